@@ -69,13 +69,14 @@ typedef struct ${name} ${name};
 int ${name}_create(const char *weights, ${name} **made);
 
 /* Runs a call on arrays of ${NAME}_INPUTS arguments and ${NAME}_OUTPUTS results, with so many threads (0: as many as
-   there are processors). Nothing is written to the results of a call that fails, except their sizes. */
+   there are processors, which is also the most). Nothing is written to the results of a call that fails, except their
+   sizes. Memory of results may not overlap that of others, or of arguments. */
 int ${name}_run(const ${name} *model, const ${name}_input *inputs, ${name}_output *outputs, int threads);
 
 /* Returns the text of the last error of the calling thread, in English. */
 const char *${name}_message(void);
 
-/* Returns the kind of processor whose kernels run. */
+/* Returns the kind of processor whose kernels run; "" for NULL. */
 const char *${name}_processor(const ${name} *model);
 
 /* Tells the exported model from others: equal to ${NAME}_FINGERPRINT if this header belongs to the library. */
@@ -85,7 +86,7 @@ const char *${name}_fingerprint(void);
 /* Frees the memory that calls keep for later ones. */
 void ${name}_trim(const ${name} *model);
 
-/* Frees a model that no call uses. */
+/* Frees a model that no call uses; NULL is no model. */
 void ${name}_destroy(${name} *model);
 
 #ifdef __cplusplus
@@ -119,8 +120,10 @@ PUBLIC int ${name}_run(const deploy::Model *model, const deploy::Input *inputs, 
 }
 PUBLIC const char *${name}_message() { return deploy::message().text; }
 PUBLIC const char *${name}_fingerprint() { return "$fingerprint"; }
-PUBLIC const char *${name}_processor(const deploy::Model *model) { return model->processor(); }
-PUBLIC void ${name}_trim(const deploy::Model *model) { model->trim(); }
+PUBLIC const char *${name}_processor(const deploy::Model *model) { return model ? model->processor() : ""; }
+PUBLIC void ${name}_trim(const deploy::Model *model) {
+  if (model) model->trim();
+}
 PUBLIC void ${name}_destroy(deploy::Model *model) { delete model; }
 """)
 _EMBEDDED = Template("""

@@ -58,7 +58,9 @@ inline void set_sizes(Output &output, std::initializer_list<std::int64_t> sizes)
 // Checks that there is memory for a result, whose sizes are set.
 inline void check_room(const Output &output, int rank, std::size_t item, const char *label) {
   std::int64_t bytes = static_cast<std::int64_t>(item);
-  for (int axis = 0; axis < rank; ++axis) bytes *= output.sizes[axis];
+  for (int axis = 0; axis < rank; ++axis)
+    if (__builtin_mul_overflow(bytes, output.sizes[axis], &bytes))
+      fail(kNoMemory, "%s has more elements than there can be; pass a smaller batch.", label);
   if (bytes > output.bytes || (bytes > 0 && output.data == nullptr))
     fail(kTooSmall, "%s needs memory of %lld bytes; there are %lld.", label, (long long)bytes,
          output.data == nullptr ? 0LL : (long long)output.bytes);

@@ -57,6 +57,9 @@ class Buffer {
   // Returns memory for `count` elements; what was there before is lost.
   template <class T>
   T *of(std::int64_t count) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 60;  // bytes, far more than there is
+    if (count < 0 || count > kMost / static_cast<std::int64_t>(sizeof(T)))
+      fail(kNoMemory, "There is no memory for %lld elements; pass a smaller batch.", (long long)count);
     const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(count, 1)) * sizeof(T) + 63) / 64 * 64;
     if (bytes > bytes_) {
       std::free(data_);
@@ -78,6 +81,7 @@ class Buffer {
 struct Context {
   explicit Context(int slots) : slots(slots) {}
   std::vector<Buffer> slots;
+  std::unique_ptr<Context> next;  // of those that are idle
 };
 
 // Holds the contexts that no call uses at the moment.
@@ -88,29 +92,31 @@ class Contexts {
   std::unique_ptr<Context> take() {
     {
       const std::lock_guard<std::mutex> guard(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<Context> context = std::move(idle_.back());
-        idle_.pop_back();
+      if (idle_ != nullptr) {
+        std::unique_ptr<Context> context = std::move(idle_);
+        idle_ = std::move(context->next);
         return context;
       }
     }
     return std::make_unique<Context>(slots_);
   }
 
-  void give(std::unique_ptr<Context> context) {
+  // Takes a context back, also if there is no memory left.
+  void give(std::unique_ptr<Context> context) noexcept {
     const std::lock_guard<std::mutex> guard(mutex_);
-    idle_.push_back(std::move(context));
+    context->next = std::move(idle_);
+    idle_ = std::move(context);
   }
 
   // Frees the memory that no call uses.
   void clear() {
     const std::lock_guard<std::mutex> guard(mutex_);
-    idle_.clear();
+    while (idle_ != nullptr) idle_ = std::move(idle_->next);
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Context>> idle_;
+  std::unique_ptr<Context> idle_;
   int slots_;
 };
 

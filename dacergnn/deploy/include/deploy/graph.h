@@ -277,10 +277,10 @@ struct Loops {
 
 inline Loops with_loops(Buffer &buffer, const char *label, const Ends &ends, Number count, Number sources,
                         Number destinations) {
-  check_ends(label, ends, sources, destinations);
   if (ends.count > kMostRows || count > kMostRows)
     fail(kBadInput, "%s: %lld edges and %lld nodes need indices of 64 bits; pass a smaller graph.", label,
          (long long)ends.count, (long long)count);
+  check_ends(label, ends, sources, destinations);
   const Number room = ends.count + count;
   char *const memory = (char *)buffer.of<std::int64_t>(2 * room), *const behind = memory + room * ends.bytes;
   const Number numbers[] = {ends.count, (Number)ends.src, (Number)ends.dst, ends.bytes, sources, destinations,
@@ -290,18 +290,28 @@ inline Loops with_loops(Buffer &buffer, const char *label, const Ends &ends, Num
   return {made, memory};
 }
 
+// Raises an error if rows have no index.
+inline void check_rows(Number count) {
+  if (count > kMostRows) fail(kBadInput, "%lld rows need indices of 64 bits; pass a smaller batch.", (long long)count);
+}
+
 // Returns the numbers 0, 1, 2, ...
 inline Index *counted(Buffer &buffer, Number count) {
+  check_rows(count);
   Index *const numbers = buffer.of<Index>(count);
   for (Number i = 0; i < count; ++i) numbers[i] = static_cast<Index>(i);
   return numbers;
 }
 
 // Returns zeros: the type of rows that all have one type.
-inline Index *zeros(Buffer &buffer, Number count) { return std::fill_n(buffer.of<Index>(count), count, Index(0)) - count; }
+inline Index *zeros(Buffer &buffer, Number count) {
+  check_rows(count);
+  return std::fill_n(buffer.of<Index>(count), count, Index(0)) - count;
+}
 
 // Returns the starts of the only group of rows.
 inline Index *whole(Buffer &buffer, Number count) {
+  check_rows(count);
   Index *const starts = buffer.of<Index>(2);
   starts[0] = 0;
   starts[1] = static_cast<Index>(count);

@@ -75,7 +75,7 @@ class Threads {
  public:
 #ifdef _OPENMP
   explicit Threads(int count) : before_(omp_get_max_threads()) {
-    if (count > 0) omp_set_num_threads(count);
+    if (count > 0) omp_set_num_threads(std::min(count, omp_get_num_procs()));  // OpenMP ends the process at too many
   }
   ~Threads() { omp_set_num_threads(before_); }
 
