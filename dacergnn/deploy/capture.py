@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from inspect import signature
 from typing import Any
 
@@ -70,7 +71,9 @@ def capture(
             raise
         except Exception as error:  # whatever code of the model and torch's tracer raise
             raise UnsupportedCallError(f"torch.export cannot trace the model: {error}") from error
-    return program.run_decompositions({})
+    with warnings.catch_warnings():  # torch copies structures of its own in a way that it warns of
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+        return program.run_decompositions({})
 
 
 def _by_parameter(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
