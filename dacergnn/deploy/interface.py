@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from string import Template
@@ -62,6 +63,14 @@ typedef struct {
   int64_t bytes;
   int64_t sizes[4];
 } ${name}_output;
+
+/* For tables of all arguments and results: static const ${name}_form forms[] = ${NAME}_INPUT_FORMS; */
+typedef struct {
+  const char *label, *type;  /* as in the manifest, such as float32 */
+  int bytes, axes;           /* of an element; how many sizes there are */
+} ${name}_form;
+#define ${NAME}_INPUT_FORMS {$input_forms}
+#define ${NAME}_OUTPUT_FORMS {$output_forms}
 
 typedef struct ${name} ${name};
 
@@ -142,6 +151,8 @@ def header(name: str, network: Network, fingerprint: str, *, embedded: bool) -> 
         input_count=len(inputs), output_count=len(outputs),
         inputs=_constants(network, inputs, [(array.label, array) for array in network.inputs]),
         outputs=_constants(network, outputs, network.outputs),
+        input_forms=_forms([(array.label, array) for array in network.inputs]),
+        output_forms=_forms(network.outputs),
         weights=where if embedded else "in a file; pass its path",
     )  # fmt: skip
 
@@ -184,6 +195,15 @@ def _shape(network: Network, array: Array) -> list[int | str]:
                 spellings = (base if count == 1 else f"{base}_{count}" for count in itertools.count(1))
                 names[size] = sympy.Symbol(next(spelling for spelling in spellings if spelling not in taken))
     return [int(size) if size.is_Integer else str(size.xreplace(names)) for size in array.shape]
+
+
+def _forms(arrays: Sequence[tuple[str, Array]]) -> str:
+    """Returns the fields of ``model_form`` of arrays, each on a line of a macro."""
+    return ", ".join(
+        f'\\\n  {{{json.dumps(label, ensure_ascii=False)}, "{str(array.dtype).removeprefix("torch.")}", '
+        f"{array.dtype.itemsize}, {len(array.shape)}}}"
+        for label, array in arrays
+    )
 
 
 def source(
