@@ -13,8 +13,8 @@ from torch import Tensor, fx
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from dacergnn.deploy.movements import MOVEMENTS
 from dacergnn.deploy.network import Array, CheckSizes, Constant, Input, Network, SameSize, Step
+from dacergnn.deploy.operations import OPERATIONS
 from dacergnn.deploy.places import label_of, refusal
 from dacergnn.deploy.row_programs import RowPrograms, Rows
 from dacergnn.deploy.sizes import Size, size_of
@@ -171,7 +171,7 @@ class Reader:
         if self._fold(node):
             return
         target: Any = node.target
-        handler = MOVEMENTS.get(target._schema.name)
+        handler = OPERATIONS.get(target._schema.name)
         try:
             if handler is not None:
                 made = handler(self, node)

@@ -1,0 +1,130 @@
+"""Operations that show an array in another shape, or a part of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from dacergnn.deploy.network import (
+    Array,
+    Graph,
+)
+from dacergnn.deploy.operations.graphs import edge_row
+from dacergnn.deploy.operations.table import ZERO, NodeTypes, Repeated, arguments, handles, value_of
+from dacergnn.deploy.row_programs import Rows
+from dacergnn.deploy.sizes import Size, size_of
+from dacergnn.frontends.symbolic.call import Untranslatable
+
+if TYPE_CHECKING:
+    from dacergnn.deploy.reader import Reader
+
+
+@handles(
+    "aten::view", "aten::reshape", "aten::_unsafe_view", "aten::flatten", "aten::unsqueeze", "aten::squeeze",
+    "aten::clone", "aten::contiguous", "aten::detach", "aten::detach_", "aten::alias", "aten::lift_fresh_copy",
+    "aten::dropout", "aten::_to_copy", "aten::to", "aten::view_as",
+)  # fmt: skip
+def _same(reader: Reader, node: fx.Node) -> Any:
+    """Shows an array in another shape, or as it is."""
+    source = node.args[0]
+    assert isinstance(source, fx.Node)
+    value, own = node.meta["val"], source.meta["val"]
+    if value.dtype != own.dtype or arguments(node).get("train", False):
+        raise Untranslatable
+    known = reader.known[source]
+    if isinstance(known, Rows):
+        try:
+            return reader.record(node)
+        except Untranslatable:
+            known = reader.get(source)
+    if isinstance(known, NodeTypes | Graph | Repeated):
+        return known
+    if not isinstance(known, Array):
+        raise Untranslatable
+    return reader.array(node, known, ZERO)
+
+
+@handles("aten::expand")
+def _expand(reader: Reader, node: fx.Node) -> Repeated:
+    source = node.args[0]
+    assert isinstance(source, fx.Node)
+    own, value = source.meta["val"], node.meta["val"]
+    if own.is_floating_point() or own.dim() != value.dim() or own.dim() != 2 or own.shape[1] != 1:
+        raise Untranslatable
+    return Repeated(reader.needs_array(source))
+
+
+@handles("aten::select")
+def _select(reader: Reader, node: fx.Node) -> Any:
+    a = arguments(node)
+    place = value_of(a["index"])
+    return _part(reader, node, a["self"], a["dim"], place, None)
+
+
+@handles("aten::narrow")
+def _narrow(reader: Reader, node: fx.Node) -> Any:
+    a = arguments(node)
+    return _part(reader, node, a["self"], a["dim"], value_of(a["start"]), value_of(a["length"]))
+
+
+@handles("aten::slice")
+def _slice(reader: Reader, node: fx.Node) -> Any:
+    a = arguments(node)
+    size = a["self"].meta["val"].shape[a["dim"]]
+    start, end = value_of(a["start"]) or 0, value_of(a["end"])
+    if a["step"] != 1:
+        raise Untranslatable
+    rows = node.meta["val"].shape[a["dim"]]
+    if isinstance(start, int) and start == 0 and (end is None or end is size or rows is size or rows == size):
+        return _same(reader, node)
+    if isinstance(start, int) and start < 0:
+        start = size + start
+    return _part(reader, node, a["self"], a["dim"], start, rows)
+
+
+def _part(reader: Reader, node: fx.Node, source: fx.Node, dim: int, start: Any, length: Any) -> Any:
+    """Shows rows of an array, or drops the row axis if there is no ``length``."""
+    if dim % source.meta["val"].dim() != 0:
+        raise Untranslatable
+    known = reader.get(source)
+    if isinstance(known, NodeTypes):
+        return known
+    if isinstance(known, Graph):
+        return edge_row(reader, known, int(start), node)
+    if not isinstance(known, Array):
+        raise Untranslatable
+    first = size_of(start)
+    if first.is_negative:
+        first = known.shape[0] + first
+    return reader.array(node, known, first * known.width)
+
+
+@handles("aten::unbind")
+def _unbind(reader: Reader, node: fx.Node) -> list[Any]:
+    a = arguments(node)
+    known = reader.get(a["self"])
+    if a["dim"] != 0:
+        raise Untranslatable
+    values = node.meta["val"]
+    if isinstance(known, Graph):
+        used: set[Any] = {user.args[1] for user in node.users if user.users}  # pyright: ignore[reportUnhashable]
+        return [edge_row(reader, known, row, v) if row in used else None for row, v in enumerate(values)]
+    if not isinstance(known, Array):
+        raise Untranslatable
+    return [reader.array(v, known, row * known.width) for row, v in enumerate(values)]
+
+
+@handles("aten::split_with_sizes", "aten::split", "aten::chunk", "aten::unsafe_split_with_sizes")
+def _split(reader: Reader, node: fx.Node) -> list[Array]:
+    a = arguments(node)
+    if a["dim"] % a["self"].meta["val"].dim() != 0:
+        raise Untranslatable
+    known = reader.needs_array(a["self"])
+    parts: list[Array] = []
+    start: Size = ZERO
+    for value in node.meta["val"]:
+        part = reader.array(value, known, start * known.width)
+        start = start + part.shape[0]
+        parts.append(part)
+    return parts
