@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from dacergnn.deploy.processors import Processor
+from dacergnn.deploy.processors import Processor, run_tool
 from dacergnn.deploy.sources import Source
-from dacergnn.errors import BuildError
 from dacergnn.native import build
 
 INCLUDE_FOLDER = Path(__file__).parent / "include"
@@ -30,14 +28,14 @@ def link(sources: Sequence[Source], library: Path) -> None:
         "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,-s", f"-Wl,-soname,{library.name}",
         *[str(_compiled(source)) for source in sources], "-o", str(library),
     ]  # fmt: skip
-    _run(command)
+    run_tool(command)
 
 
 def _compiled(source: Source) -> Path:
     made = source.path.with_suffix(".o")
     own = [option for option in source.kind.command if option != "-shared"]
     sections = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"]
-    _run([*own, *sections, *source.options, "-c", *include_options(), str(source.path), "-o", str(made)])
+    run_tool([*own, *sections, *source.options, "-c", *include_options(), str(source.path), "-o", str(made)])
     if source.entry is not None:
         _alone(source.kind, made, source.entry)
     return made
@@ -49,14 +47,5 @@ def _alone(kind: Processor, path: Path, entry: str) -> None:
     Otherwise the linker would take one copy of a template for all kinds of processors.
     """
     joined = path.with_suffix(".joined.o")
-    _run([f"{kind.tools}ld", "-r", "--force-group-allocation", str(path), "-o", str(joined)])
-    _run([f"{kind.tools}objcopy", f"--keep-global-symbol={entry}", str(joined), str(path)])
-
-
-def _run(command: Sequence[str]) -> None:
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise BuildError(f"{command[0]} cannot be run ({error.strerror}); install g++ and binutils.") from error
-    if run.returncode != 0:
-        raise BuildError(f"{command[0]} failed on the code of an exported model:\n{run.stderr[:2000]}")
+    run_tool([f"{kind.tools}ld", "-r", "--force-group-allocation", str(path), "-o", str(joined)])
+    run_tool([f"{kind.tools}objcopy", f"--keep-global-symbol={entry}", str(joined), str(path)])

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dacergnn.errors import DacergnnError, UnsupportedMachineError
+from dacergnn.errors import BuildError, DacergnnError, UnsupportedMachineError
 from dacergnn.native.build import FLAGS, GCC_FLAGS, compiler, compiler_command, own_flags
 
 _LOCAL = "-fno-gnu-unique"
@@ -93,6 +93,16 @@ def processors(names: Sequence[str]) -> list[Processor]:
     if len(names) > 1 and not set(names) <= set(LEVELS):
         raise DacergnnError(f"target_cpu={names!r}: one library holds kernels for several of {', '.join(LEVELS)}.")
     return sorted(map(processor, names), key=lambda kind: KINDS.index(kind.name), reverse=True)
+
+
+def run_tool(command: Sequence[str]) -> None:
+    """Runs a compiler or a linker; raises BuildError with what it says if it fails."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BuildError(f"{command[0]} cannot be run ({error.strerror}); install g++ and binutils.") from error
+    if run.returncode != 0:
+        raise BuildError(f"{command[0]} failed on the code of an exported model:\n{run.stderr[:2000]}")
 
 
 def _cross_compiler() -> tuple[str, ...]:

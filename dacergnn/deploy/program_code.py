@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dacergnn.deploy.network import Network, RunProgram
@@ -44,6 +45,12 @@ def programs_of(network: Network) -> dict[int, ProgramCode]:
         known = by_code[lowered.code]
         result[id(step.program)] = ProgramCode(lowered, known.namespace, known.element, known.headers, known.text)
     return result
+
+
+def headers_of(codes: Sequence[ProgramCode]) -> list[str]:
+    """Returns the headers of all programs, each line once."""
+    lines = dict.fromkeys(line for code in codes for line in code.headers)
+    return list(lines) if lines else ["#include <cstdint>"]
 
 
 def _code(program: CompiledProgram, lowered: Lowered, namespace: str) -> ProgramCode:

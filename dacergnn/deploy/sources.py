@@ -10,7 +10,7 @@ from pathlib import Path
 from dacergnn.deploy.interface import header, source
 from dacergnn.deploy.network import Network
 from dacergnn.deploy.processors import Processor
-from dacergnn.deploy.program_code import ProgramCode, programs_of
+from dacergnn.deploy.program_code import headers_of, programs_of
 from dacergnn.deploy.weights import weight_file
 from dacergnn.deploy.writer import CallWriter, used_constants
 
@@ -76,7 +76,7 @@ class LibrarySources:
         codes = list({code.namespace: code for code in programs.values()}.values())
         numbered = ", ".join(f"k_{constant.name}" for constant in self.constants)
         lines = [
-            *_headers(codes),
+            *headers_of(codes),
             '#include "deploy/arguments.h"',
             '#include "deploy/graph.h"',
             '#include "deploy/row_functions.h"',
@@ -97,9 +97,3 @@ class LibrarySources:
             "}",
         ]
         return "\n".join(lines) + "\n", max(writer.slots.count, 1)
-
-
-def _headers(codes: Sequence[ProgramCode]) -> list[str]:
-    """Returns the headers of all programs, each line once."""
-    lines = dict.fromkeys(line for code in codes for line in code.headers)
-    return list(lines) if lines else ["#include <cstdint>"]

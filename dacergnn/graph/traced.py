@@ -21,6 +21,7 @@ from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.names import NumberNames
+from dacergnn.graph.operator import operator
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.graph.typed_parts import Part
 
@@ -38,7 +39,7 @@ def tensor_of_edges(graph: HeteroGraph) -> Tensor:
     return torch.stack([src, dst, graph.index("E", "etype"), perm.to(src)])
 
 
-@torch.library.custom_op("dacergnn::edges", mutates_args=())
+@operator("edges")
 def _edges(
     edge_index: Tensor, edge_type: Tensor | None, num_src: int, num_dst: int, num_types: int, bipartite: bool
 ) -> Tensor:
@@ -55,7 +56,7 @@ def _(edge_index: Tensor, edge_type: Any, num_src: Any, num_dst: Any, num_types:
     return edge_index.new_empty(4, edge_index.size(1), dtype=torch.int32)
 
 
-@torch.library.custom_op("dacergnn::typed_edges", mutates_args=())
+@operator("typed_edges")
 def _typed_edges(
     parts: Sequence[Tensor], numbers: Sequence[int], ends: Sequence[int], counts: Sequence[int], num_dst: int,
     num_types: int, labels: str,
@@ -81,7 +82,7 @@ def _(
     return parts[0].new_empty(4, sum([part.size(1) for part in parts]), dtype=torch.int32)
 
 
-@torch.library.custom_op("dacergnn::node_types", mutates_args=())
+@operator("node_types")
 def _node_types(counts: Sequence[int], like: Tensor) -> Tensor:
     """Returns the type of each node, int32 [N], where nodes are numbered type after type."""
     numbers = torch.arange(len(counts), dtype=torch.int32)
@@ -93,7 +94,7 @@ def _(counts: Sequence[int], like: Tensor) -> Tensor:
     return like.new_empty(sum(counts), dtype=torch.int32)
 
 
-@torch.library.custom_op("dacergnn::with_loops", mutates_args=())
+@operator("with_loops")
 def traced_loops(edge_index: Tensor, count: int, num_src: int, num_dst: int) -> Tensor:
     """Returns the edges between different nodes, then a self loop at each of ``count`` nodes; ids are checked."""
     made = None
@@ -112,7 +113,7 @@ def _(edge_index: Tensor, count: Any, num_src: Any, num_dst: Any) -> Tensor:
     return edge_index.new_empty(2, size)
 
 
-@torch.library.custom_op("dacergnn::edge_weights", mutates_args=())
+@operator("edge_weights")
 def _edge_weights(edges: Tensor, sizes: Sequence[int], kind: str, dtype: torch.dtype) -> Tensor:
     """Returns the weights [E] of `HeteroGraph` that ``kind`` names ("pair_mean", "symmetric")."""
     weights = graph_of_tensor(edges, None, None, sizes).encodings.weights(kind, dtype)

@@ -20,6 +20,7 @@ from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import pytree as pytree  # registers graphs
+from dacergnn.graph.operator import operator
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.graph.traced import TracedEncodings, graph_of_tensor
 from dacergnn.modules.beside import beside
@@ -139,7 +140,7 @@ def _run(edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int], arrays: S
     return compiled(graph, [arrays[i] for i in order])
 
 
-@torch.library.custom_op("dacergnn::program", mutates_args=())
+@operator("program")
 def program_operator(
     edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int], arrays: Sequence[Tensor], program: str
 ) -> list[Tensor]:
@@ -169,7 +170,7 @@ def _(edges: Tensor, types: Any, sizes: Any, arrays: Sequence[Tensor], program: 
     return [arrays[0].new_empty(rows[space], *shape) for space, shape in _results(program)]
 
 
-@torch.library.custom_op("dacergnn::program_backward", mutates_args=())
+@operator("program_backward")
 def _program_backward(
     gradients: Sequence[Tensor], edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int],
     arrays: Sequence[Tensor], program: str, wanted: Sequence[int],

@@ -111,6 +111,16 @@ inline Edges sorted_edges(Buffer &buffer, const char *label, const Ends &ends, c
   return edges;
 }
 
+// Checks that each relation joins nodes of one type with nodes of one type.
+inline void check_single_typed(const Edges &edges, const char *label) {
+  const Index *const type = edges.node_type;
+  for (Number i = 1; i < edges.count; ++i)
+    if (edges.type[i] == edges.type[i - 1] &&
+        (type[edges.src[i]] != type[edges.src[i - 1]] || type[edges.dst[i]] != type[edges.dst[i - 1]]))
+      fail(kBadInput, "%s: relation %lld joins nodes of several types; give every pair of types its own.", label,
+           (long long)edges.type[i]);
+}
+
 // Takes over the types of nodes, and checks that each relation joins nodes of one type with nodes of one type.
 template <class T>
 void take_node_types(const Edges &edges, const T *types, Number count, const char *label) {
@@ -122,47 +132,53 @@ void take_node_types(const Edges &edges, const T *types, Number count, const cha
            (long long)i, (long long)edges.sizes.node_types);
     edges.node_type[i] = static_cast<Index>(types[i]);
   }
-  const Index *const type = edges.node_type;
-  for (Number i = 1; i < edges.count; ++i)
-    if (edges.type[i] == edges.type[i - 1] &&
-        (type[edges.src[i]] != type[edges.src[i - 1]] || type[edges.dst[i]] != type[edges.dst[i - 1]]))
-      fail(kBadInput, "%s: relation %lld joins nodes of several types; give every pair of types its own.", label,
-           (long long)edges.type[i]);
+  check_single_typed(edges, label);
+}
+
+// Returns how many numbers `joined_edges` needs room for.
+constexpr std::size_t room_of_joined(std::size_t relations, std::size_t node_types) {
+  return 6 + 2 * (node_types + 1) + relations * sizeof(dacergnn::Part) / sizeof(Number);
 }
 
 // Sorts edges of several relations; nodes are numbered type after type.
+inline Edges joined_edges(Buffer &buffer, const Relation *relations, std::size_t count, const Number *nodes,
+                          std::size_t node_types, Number destinations, Number types, Number *room) {
+  Number *const starts = room, *const numbers = room + node_types + 1;
+  *starts = 0;
+  for (std::size_t i = 0; i < node_types; ++i) starts[i + 1] = starts[i] + nodes[i];
+  const Sizes sizes{starts[node_types], destinations, types, (Number)node_types};
+  Number total = 0;
+  for (const Relation *r = relations; r != relations + count; ++r) total += r->ends.count;
+  check_sizes("edges", total, sizes);
+  Edges edges;
+  place(edges, buffer, total, sizes);
+  const Number head[] = {total, (Number)edges.position, (Number)edges.dst, (Number)edges.node_type, sizeof(Index),
+                         (Number)node_types};
+  Number *const part_count = std::copy_n(nodes, node_types, std::copy_n(head, 6, numbers));
+  *part_count = (Number)count;
+  auto *const first = (dacergnn::Part *)(part_count + 1), *part = first;
+  Number begin = 0;
+  for (const Relation *r = relations; r != relations + count; ++r) {
+    const Ends &ends = r->ends;
+    *part++ = {r->type, begin, ends.count, ends.bytes,
+               {{(Number)ends.dst, nodes[r->destination_type], starts[r->destination_type]},
+                {(Number)ends.src, nodes[r->source_type], starts[r->source_type]}}};
+    begin += ends.count;
+  }
+  std::stable_sort(first, first + count, [](const auto &a, const auto &b) { return a.type < b.type; });
+  const Number found = dacergnn::joined_parts(numbers);
+  if (found == 2)
+    for (const Relation *r = relations; r != relations + count; ++r)
+      check_ends(r->label, r->ends, nodes[r->source_type], nodes[r->destination_type]);
+  if (found < 0) fail(kNoMemory, "There is no memory to sort %lld edges.", (long long)total);
+  return edges;
+}
+
 template <std::size_t Count, std::size_t Types>
 Edges typed_edges(Buffer &buffer, const std::array<Relation, Count> &relations, const std::array<Number, Types> &nodes,
                   Number destinations, Number types) {
-  std::array<Number, Types + 1> starts{};
-  for (std::size_t i = 0; i < Types; ++i) starts[i + 1] = starts[i] + nodes[i];
-  const Sizes sizes{starts[Types], destinations, types, Types};
-  Number count = 0;
-  for (const Relation &relation : relations) count += relation.ends.count;
-  check_sizes("edges", count, sizes);
-  Edges edges;
-  place(edges, buffer, count, sizes);
-  constexpr std::size_t kHead = 6;
-  std::array<Number, kHead + Types + 1 + Count * sizeof(dacergnn::Part) / sizeof(Number)> numbers{
-      count, (Number)edges.position, (Number)edges.dst, (Number)edges.node_type, sizeof(Index), Types};
-  std::copy(nodes.begin(), nodes.end(), numbers.begin() + kHead);
-  numbers[kHead + Types] = Count;
-  auto *part = (dacergnn::Part *)(numbers.data() + kHead + Types + 1);
-  Number begin = 0;
-  for (const Relation &relation : relations) {
-    const Ends &ends = relation.ends;
-    *part++ = {relation.type, begin, ends.count, ends.bytes,
-               {{(Number)ends.dst, nodes[relation.destination_type], starts[relation.destination_type]},
-                {(Number)ends.src, nodes[relation.source_type], starts[relation.source_type]}}};
-    begin += ends.count;
-  }
-  auto *const first = (dacergnn::Part *)(numbers.data() + kHead + Types + 1);
-  std::stable_sort(first, first + Count, [](const auto &a, const auto &b) { return a.type < b.type; });
-  const Number found = dacergnn::joined_parts(numbers.data());
-  if (found == 2)
-    for (const Relation &r : relations) check_ends(r.label, r.ends, nodes[r.source_type], nodes[r.destination_type]);
-  if (found < 0) fail(kNoMemory, "There is no memory to sort %lld edges.", (long long)count);
-  return edges;
+  std::array<Number, room_of_joined(Count, Types)> room;
+  return joined_edges(buffer, relations.data(), Count, nodes.data(), Types, destinations, types, room.data());
 }
 
 // Numbers of pairs, and where the edges of each pair start.
