@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,3 +110,10 @@ def built_program(source: Path, folder: Path) -> Path:
     command = ["g++", "-std=c++20", "-O0", "-pthread", *includes, str(source), "-o", str(program), *libraries, "-ldl"]
     subprocess.run(command, check=True)
     return program
+
+
+def without_package(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs Python where this package is not found."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)

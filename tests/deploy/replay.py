@@ -12,9 +12,10 @@ def run(calls: str, libraries: list[str]) -> None:
         torch.ops.load_library(library)
     for call in torch.load(calls):
         operator = getattr(torch.ops.dacergnn, call["name"]).default
+        made: Any = None
         problem = None
         try:
-            made: Any = operator(*call["args"])
+            made = operator(*call["args"])
         except RuntimeError as error:
             problem = str(error)
         if call["error"] is not None:

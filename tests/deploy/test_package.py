@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,8 @@ import torch
 from torch import nn
 from torch._inductor import aoti_load_package
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.nn import GATConv, GCNConv, RGCNConv
 
-import dacergnn
-from dacergnn.deploy.capture import capture
-from dacergnn.deploy.package import build_operators, package, share_calls
+from dacergnn.deploy.package import package
 from dacergnn.errors import ArrayError, DacergnnError
 from tests.deploy.packaged import (
     SIZES,
@@ -28,6 +23,7 @@ from tests.deploy.packaged import (
     hgt,
     read_tensors,
     trained,
+    without_package,
     write_tensors,
 )
 
@@ -42,13 +38,6 @@ def bad_batches() -> list[Any]:
     far[1]["paper", "cites", "paper"][0, 1] = 99
     negative[1]["author", "writes", "paper"][1, 0] = -1
     return [far, negative]
-
-
-def without_package(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs Python where this package is not found."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -103,142 +92,6 @@ def test_operators_of_python_serve_packages(packages: tuple[Path, dict[str, nn.M
     args = batch(*SIZES[1])
     with torch.no_grad():
         torch.testing.assert_close(loaded(*args), models["hgt"](*args), rtol=1e-5, atol=1e-6)
-
-
-# The operators alone
-
-
-class Recorder(TorchDispatchMode):
-    """Keeps the calls of our operators and their results."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[dict[str, Any]] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func.namespace == "dacergnn":
-            name = func._schema.name.partition("::")[2]
-            self.calls.append({"name": name, "args": args, "result": result, "error": None})
-        return result
-
-
-def edges(nodes: int, count: int) -> torch.Tensor:
-    return torch.randint(nodes, (2, count), generator=torch.Generator().manual_seed(nodes))
-
-
-class Typed(nn.Module):
-    """Calls a layer that takes types of edges."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = RGCNConv(8, 4, 3)
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, edge_type: torch.Tensor) -> torch.Tensor:
-        return self.layer(x, edge_index, edge_type)
-
-
-def recorded(model: nn.Module, example: Any, *others: Any) -> tuple[torch.export.ExportedProgram, list[dict[str, Any]]]:
-    """Returns an exported model, and the calls of operators in its calls."""
-    program = capture(dacergnn.optimize(model).eval(), example)
-    share_calls(program.graph)
-    module = program.module()
-    with torch.no_grad(), Recorder() as recorder:
-        for args in (example, *others):
-            module(*args)
-    return program, recorder.calls
-
-
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], list[dict[str, Any]]]:
-    """Returns a folder, two libraries of operators, and calls of these that Python has answered."""
-    folder = tmp_path_factory.mktemp("operators")
-    torch.manual_seed(1)
-    x, other = torch.randn(12, 8), torch.randn(9, 8)
-    plain = [(x, edges(12, 40)), (other, edges(9, 0)), (torch.randn(0, 8), torch.zeros(2, 0, dtype=torch.int64))]
-    typed = [(*args, torch.arange(args[1].size(1)) % 3) for args in plain[:2]]
-    programs = [
-        recorded(GCNConv(8, 4), *plain), recorded(GATConv(8, 4, heads=2), *plain[:2]), recorded(Typed(), *typed),
-    ]  # fmt: skip
-    libraries = [folder / "libfirst.so", folder / "libsecond.so"]
-    build_operators([programs[0][0]], libraries[0])
-    build_operators([program for program, _ in programs[1:]], libraries[1])
-    return folder, libraries, [call for _, calls in programs for call in calls]
-
-
-def replayed(folder: Path, libraries: list[Path], calls: list[dict[str, Any]]) -> None:
-    torch.save(calls, folder / "calls.pt")
-    run = without_package(HERE / "replay.py", "operators", folder / "calls.pt", *libraries, cwd=folder)
-    assert run.returncode == 0, run.stderr
-
-
-def test_operators_give_what_python_gives(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    folder, libraries, calls = operators
-    names = {call["name"] for call in calls}
-    assert names == {"edges", "with_loops", "edge_weights", "program"}
-    replayed(folder, libraries, calls)
-    replayed(folder, libraries[::-1], calls)  # either library finds the programs of the other one
-
-
-def test_operators_refuse_bad_calls(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    folder, libraries, calls = operators
-    index, sizes = edges(5, 6), [5, 5, 1, 1, 0]
-    known = next(call["args"] for call in calls if call["name"] == "program")
-    own, own_types, own_sizes, arrays, text = known
-    outside = own.clone()
-    outside[0, 0] = 12
-    backwards = own.flip(1)
-    bad: list[tuple[str, tuple[Any, ...], str]] = [
-        ("edges", (index, None, 3, 5, 1, True), "out of range; there are 3 such nodes"),
-        ("edges", (index, None, 5, 6, 1, False), "there are 6 destinations"),
-        ("edges", (index.float(), None, 5, 5, 1, False), "edge_index must hold int32 or int64"),
-        ("edges", (index[:1], None, 5, 5, 1, False), "edges are a tensor [2, E]"),
-        ("edges", (index, torch.full((6,), 7), 5, 5, 3, False), "type 7 of edge 0"),
-        ("edges", (index, torch.zeros(5), 5, 5, 3, False), "edge_type must hold"),
-        ("edges", (index, torch.zeros(5, dtype=torch.int64), 5, 5, 3, False), "5 types of 6 edges"),
-        ("edges", (index, None, -5, 5, 1, True), "there are -5 sources"),
-        ("typed_edges", ([index], [0], [0, 0], [2], 2, 1, "cites"), "cites: source"),
-        ("typed_edges", ([index], [0], [0, 1], [5], 5, 1, "cites"), "joins types 0 and 1"),
-        ("typed_edges", ([index], [4], [0, 0], [5], 5, 1, "cites"), "relation 4"),
-        ("typed_edges", ([index], [0], [0, 0], [5], 2, 1, "cites"), "is no destination"),
-        ("typed_edges", ([index], [0], [0], [5], 5, 1, "cites"), "1 ends"),
-        ("node_types", ([3, -1], index), "there are -1 nodes"),
-        ("with_loops", (index, 6, 5, 5), "6 nodes cannot get self loops"),
-        ("with_loops", (index, 2, 2, 2), "out of range"),
-        ("edge_weights", (index, sizes, "symmetric", torch.float32), "a tensor [4, E]"),
-        ("edge_weights", (own, own_sizes[:3], "symmetric", torch.float32), "5 sizes, not 3"),
-        ("edge_weights", (own, own_sizes, "other", torch.float32), "no weights other"),
-        ("edge_weights", (own, own_sizes, "symmetric", torch.float16), "float32 or float64"),
-        ("program", (own, own_types, own_sizes, arrays, "{}"), "Load the library that was written with the model"),
-        ("program", (own, own_types, own_sizes[:4], arrays, text), "a graph has 5 sizes"),
-        ("program", (outside, own_types, own_sizes, arrays, text), "an end or a type out of range"),
-        ("program", (backwards, own_types, own_sizes, arrays, text), "not sorted"),
-        ("program", (own.long(), own_types, own_sizes, arrays, text), "int32"),
-        ("program", (own, own_types, own_sizes, arrays[:1], text), "arrays, not 1"),
-        ("program", (own, own_types, own_sizes, [a[:1] for a in arrays], text), "elements and must have"),
-        ("program", (own, own_types, own_sizes, [a.double() for a in arrays], text), "other elements"),
-    ]  # fmt: skip
-    wrong = [{"name": name, "args": args, "result": None, "error": words} for name, args, words in bad]
-    replayed(folder, libraries, wrong)
-
-
-def test_dacergnn_is_imported_before_libraries(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    folder, (library, _), _ = operators
-    code = f"import torch; torch.ops.load_library({str(library)!r}); import dacergnn"
-    root = Path(dacergnn.__file__).parent.parent
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert "Import dacergnn before such a library is loaded" in run.stderr
-
-
-def test_equal_calls_are_one(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    program = capture(trained(hgt), batch(*SIZES[0]))
-    sort = torch.ops.dacergnn.typed_edges.default
-    assert len(program.graph.find_nodes(op="call_function", target=sort)) == 2
-    share_calls(program.graph)
-    assert len(program.graph.find_nodes(op="call_function", target=sort)) == 1
 
 
 def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
