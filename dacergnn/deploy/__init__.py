@@ -6,5 +6,14 @@ from dacergnn.deploy.capture import dynamic_shapes
 from dacergnn.deploy.graph_store import export_store
 from dacergnn.deploy.library import ExportedLibrary, export
 from dacergnn.deploy.loading import load_exported
+from dacergnn.deploy.package import ExportedPackage, export_package
 
-__all__ = ["ExportedLibrary", "dynamic_shapes", "export", "export_store", "load_exported"]
+__all__ = [
+    "ExportedLibrary",
+    "ExportedPackage",
+    "dynamic_shapes",
+    "export",
+    "export_package",
+    "export_store",
+    "load_exported",
+]

@@ -11,6 +11,7 @@ import sympy
 import torch
 from torch import fx
 
+from dacergnn.deploy.graph_code import EncodedGraph
 from dacergnn.deploy.network import Array, Constant, Graph, Network, RunProgram
 from dacergnn.deploy.program_code import ProgramCode, headers_of, programs_of
 from dacergnn.deploy.types import c_type
@@ -168,14 +169,13 @@ class _FunctionWriter(CallWriter):
             self._add(f"[[maybe_unused]] const Number {array.name}_elements = arrays[{place}].elements;")
         assert self.step.of is not None
         self._encode(self.step.of)
-        encoded = self._graphs[self.step.of]
-        lowered = self.programs[id(self.step.program)].lowered
-        place_of = {id(array): place for place, array in enumerate(self.arrays)}
-        for name, array in self.step.inputs.items():
-            space, row = lowered.spaces[name]
-            place = place_of[id(array)]
-            arguments = f"arrays[{place}], {encoded.sizes[space]} * {prod(row)}, {quoted(self.step.label)}"
-            self._add(f"deploy::check_elements_of({arguments}, {quoted(self.names[place])});")
+
+    def _check_rows(
+        self, step: RunProgram, name: str, array: Array, graph: EncodedGraph, space: str, row: tuple[int, ...]
+    ) -> None:
+        place = [own is array for own in self.arrays].index(True)
+        arguments = f"arrays[{place}], {graph.sizes[space]} * {prod(row)}, {quoted(step.label)}"
+        self._add(f"deploy::check_elements_of({arguments}, {quoted(self.names[place])});")
 
     def _constants(self) -> list[Constant]:
         return []

@@ -35,7 +35,7 @@ class ExportedPackage:
     operators: Path
 
 
-def package(
+def export_package(
     model: nn.Module,
     folder: str | Path,
     *,

@@ -13,7 +13,7 @@ from torch import nn
 from torch._inductor import aoti_load_package
 from torch.utils import _pytree as pytree
 
-from dacergnn.deploy.package import package
+from dacergnn.deploy.package import export_package
 from dacergnn.errors import ArrayError, DacergnnError
 from tests.deploy.packaged import (
     SIZES,
@@ -45,7 +45,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     folder = tmp_path_factory.mktemp("packages")
     models = {"hgt": trained(hgt), "sage": trained(hetero_sage)}
     for name, model in models.items():
-        package(model, folder, example=batch(*SIZES[0]), name=name)
+        export_package(model, folder, example=batch(*SIZES[0]), name=name)
     return folder, models
 
 
@@ -97,6 +97,6 @@ def test_operators_of_python_serve_packages(packages: tuple[Path, dict[str, nn.M
 def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
     model = trained(hgt)
     with pytest.raises(DacergnnError, match="name='a b'"):
-        package(model, tmp_path, example=batch(*SIZES[0]), name="a b")
+        export_package(model, tmp_path, example=batch(*SIZES[0]), name="a b")
     with pytest.raises(ArrayError, match="model is in training mode"):
-        package(model.train(), tmp_path, example=batch(*SIZES[0]))
+        export_package(model.train(), tmp_path, example=batch(*SIZES[0]))
