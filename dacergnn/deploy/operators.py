@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import sympy
 import torch
 from torch import fx
 
-from dacergnn.deploy.graph_code import EncodedGraph
 from dacergnn.deploy.network import Array, Constant, Graph, Network, RunProgram
 from dacergnn.deploy.program_code import ProgramCode, headers_of, programs_of
 from dacergnn.deploy.types import c_type
-from dacergnn.deploy.writer import CallWriter, quoted
+from dacergnn.deploy.writer import CallWriter
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules.exported import compiled_of, program_of
 
@@ -102,8 +100,9 @@ class _ProgramWriter:
         self.compiled, order = compiled_of(carried.text)
         sources, destinations, edges = sympy.symbols("sources destinations edge_count")
         graph = Graph("g", (sources, destinations, carried.types, carried.node_types), carried.typed, edges)
-        self.names = program_of(carried.text).inputs
-        self.arrays = [self._array(f"a{i}", sympy.Symbol(f"a{i}_elements")) for i in range(len(self.names))]
+        self.arrays = [
+            self._array(f"a{i}", sympy.Symbol(f"a{i}_elements")) for i in range(len(program_of(carried.text).inputs))
+        ]
         spaces = {"NS": sources, "ND": destinations, "E": edges, "R": sympy.Integer(carried.types),
                   "T": sympy.Integer(carried.node_types), "ONE": sympy.Integer(1)}  # fmt: skip
         self.rows = self.compiled.result_rows
@@ -121,7 +120,7 @@ class _ProgramWriter:
 
     def function(self, codes: dict[int, ProgramCode]) -> list[str]:
         """Returns the lines of the function."""
-        writer = _FunctionWriter(self.network, codes, self.arrays, self.names)
+        writer = _FunctionWriter(self.network, codes, self.arrays)
         body = writer.write()
         self.slots = max(writer.slots.count, 1)
         return [
@@ -151,11 +150,9 @@ class _ProgramWriter:
 class _FunctionWriter(CallWriter):
     """Writes the statements of the function; arrays come with their sizes, and torch has memory for the results."""
 
-    def __init__(
-        self, network: Network, codes: dict[int, ProgramCode], arrays: Sequence[Array], names: Sequence[str]
-    ) -> None:
+    def __init__(self, network: Network, codes: dict[int, ProgramCode], arrays: Sequence[Array]) -> None:
         super().__init__(network, codes)
-        self.arrays, self.names = arrays, names
+        self.arrays = arrays
         (self.step,) = [step for step in network.steps if isinstance(step, RunProgram)]
 
     def _inputs(self) -> None:
@@ -169,13 +166,6 @@ class _FunctionWriter(CallWriter):
             self._add(f"[[maybe_unused]] const Number {array.name}_elements = arrays[{place}].elements;")
         assert self.step.of is not None
         self._encode(self.step.of)
-
-    def _check_rows(
-        self, step: RunProgram, name: str, array: Array, graph: EncodedGraph, space: str, row: tuple[int, ...]
-    ) -> None:
-        place = [own is array for own in self.arrays].index(True)
-        arguments = f"arrays[{place}], {graph.sizes[space]} * {prod(row)}, {quoted(step.label)}"
-        self._add(f"deploy::check_elements_of({arguments}, {quoted(self.names[place])});")
 
     def _constants(self) -> list[Constant]:
         return []

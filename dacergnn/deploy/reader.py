@@ -198,6 +198,8 @@ class Reader:
 
     def _fold(self, node: fx.Node) -> bool:
         """Computes an operation whose arguments are all the same in all calls; tells whether they are."""
+        if torch.Tag.nondeterministic_seeded in node.target.tags:  # type: ignore[union-attr]
+            return False  # random numbers, which differ from call to call
         leaves = pytree.tree_leaves((node.args, node.kwargs))
         nodes = [leaf for leaf in leaves if isinstance(leaf, fx.Node)]
         if not all(isinstance(self.known.get(n), Constant | int | float) for n in nodes):

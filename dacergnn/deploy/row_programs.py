@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.config import Config
 from dacergnn.deploy.network import Array, Constant, RunProgram
 from dacergnn.deploy.sizes import Size, size_of
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.record import apply_rule
@@ -145,6 +147,7 @@ class RowPrograms:
         self._sizes: dict[Any, int] = {}
         self._stand_ins: dict[Array, Value] = {}
         self._arrays: dict[int, Array] = {}
+        self._label = ""
 
     def concrete(self, size: Any) -> int:
         """Returns a number that stands for a size while rows are recorded; different sizes have different numbers."""
@@ -162,7 +165,9 @@ class RowPrograms:
             raise Untranslatable
         value = self._stand_ins.get(array)
         if value is None:
-            tensor = torch.empty((), dtype=array.dtype).expand([self.concrete(size) for size in array.shape])
+            # What is made of it, other than a value, shows by its numbers that it is none of the constants.
+            number = torch.full((), math.nan, dtype=array.dtype)
+            tensor = number.expand([self.concrete(size) for size in array.shape])
             value = self._stand_ins[array] = self._trace.value(tensor)
             self._arrays[id(tensor)] = array
         return value
@@ -185,6 +190,7 @@ class RowPrograms:
         Args:
             made: The arrays of these values, which get a source where they show another array.
         """
+        self._label = label
         exprs: list[Expr] = []
         places: list[tuple[Array, int]] = []
         for node, array in zip(wanted, made, strict=True):
@@ -220,7 +226,14 @@ class RowPrograms:
         tensor = leaf.tensor
         assert tensor is not None
         known = self._arrays.get(id(tensor))
-        if known is None:  # held, so that no other tensor gets its id
+        if known is None:
+            if bool(tensor.isnan().any()):
+                raise UnsupportedCallError(
+                    f"{self._label}: a matrix that the model computes, or a weight that is NaN, has no form in a C "
+                    "library here. Use a layer of docs/deployment.md in its place, or export the program with "
+                    "torch.export."
+                )
+            # Held by its leaf, so that no other tensor gets its id.
             known = self._arrays[id(tensor)] = self._constant(tensor)
         return known
 

@@ -259,6 +259,9 @@ class CallWriter:
 
     def _scatter(self, step: ScatterRows) -> None:
         self._define(step.made)
+        self._add(
+            f"deploy::check_size({cpp(step.source.shape[0])}, {cpp(step.index.elements)}, 0, {quoted(step.label)});"
+        )
         made, rows, width = step.made, cpp(step.made.shape[0]), cpp(step.made.width)
         counts = self._buffer(made, ("counts", str(step.made.shape[0])))
         self._add(

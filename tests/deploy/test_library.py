@@ -291,3 +291,41 @@ def test_a_library_is_not_written_into(tmp_path: Path) -> None:
     assert torch.equal(first(x)[0], before[0])  # the process has the first one loaded still
     fresh = subprocess.run([sys.executable, "-c", _TELL, str(made.library)], capture_output=True, text=True, check=True)
     assert fresh.stdout.strip() == json.loads(made.manifest.read_text())["fingerprint"] != first.fingerprint
+
+
+class _LastRow(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[-1:] * 2.0
+
+
+class _Random(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.rand(4)
+
+
+class _ComputedMatrix(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        return x @ self.linear(other)[:4].sum(0, keepdim=True).view(4, 1)
+
+
+def test_rows_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    library = Library(export(_LastRow().eval(), tmp_path, example=(torch.randn(5, 4),)))
+    x = torch.randn(3, 4)
+    assert torch.equal(library(x)[0], x[-1:] * 2)
+    with pytest.raises(Refused, match="The sizes of the inputs do not fit the model, which asks for rows"):
+        library(torch.randn(0, 4))
+
+
+def test_nothing_random_is_written_down(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedCallError, match=r"aten\.rand.* has no form in a C library"):
+        export(_Random().eval(), tmp_path, example=(torch.randn(3, 4),))
+
+
+def test_matrices_that_a_model_computes_are_none_of_its_weights(tmp_path: Path) -> None:
+    arguments = torch.randn(5, 4), torch.randn(6, 4)
+    with pytest.raises(UnsupportedCallError, match="a matrix that the model computes"):
+        export(_ComputedMatrix().eval(), tmp_path, example=arguments)

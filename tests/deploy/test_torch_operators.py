@@ -130,7 +130,7 @@ def test_operators_refuse_bad_calls(operators: tuple[Path, list[Path], list[dict
         ("program", (backwards, own_types, own_sizes, arrays, text), "not sorted"),
         ("program", (own.long(), own_types, own_sizes, arrays, text), "int32"),
         ("program", (own, own_types, own_sizes, arrays[:1], text), "arrays, not 1"),
-        ("program", (own, own_types, own_sizes, [a[:1] for a in arrays], text), "elements and must have"),
+        ("program", (own, own_types, own_sizes, [a[:1] for a in arrays], text), "and the graph asks for"),
         ("program", (own, own_types, own_sizes, [a.double() for a in arrays], text), "other elements"),
     ]  # fmt: skip
     wrong = [{"name": name, "args": args, "result": None, "error": words} for name, args, words in bad]

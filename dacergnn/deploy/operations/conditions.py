@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import sympy
 from torch import fx
 
-from dacergnn.deploy.network import (
-    CheckSizes,
-)
+from dacergnn.deploy.network import CheckSizes
 from dacergnn.deploy.operations.table import handles, value_of
 
 if TYPE_CHECKING:

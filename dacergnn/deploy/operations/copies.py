@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 
-from dacergnn.deploy.network import (
-    Array,
-    CopyRows,
-    Fill,
-    GatherRows,
-    Piece,
-    ScatterRows,
-)
+from dacergnn.deploy.network import Array, CopyRows, Fill, GatherRows, Piece, ScatterRows
 from dacergnn.deploy.operations.table import ONE, ZERO, Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import Size, product

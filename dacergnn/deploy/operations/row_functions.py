@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, fx
 
-from dacergnn.deploy.network import (
-    Array,
-    RowFunction,
-)
+from dacergnn.deploy.network import Array, RowFunction
 from dacergnn.deploy.operations.table import arguments, handles
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import product

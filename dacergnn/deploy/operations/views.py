@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import sympy
 from torch import fx
 
-from dacergnn.deploy.network import (
-    Array,
-    Graph,
-)
+from dacergnn.deploy.network import Array, CheckSizes, Graph
 from dacergnn.deploy.operations.graphs import edge_row
-from dacergnn.deploy.operations.table import ZERO, NodeTypes, Repeated, arguments, handles, value_of
+from dacergnn.deploy.operations.table import ONE, ZERO, NodeTypes, Repeated, arguments, handles, value_of
+from dacergnn.deploy.places import label_of
 from dacergnn.deploy.row_programs import Rows
 from dacergnn.deploy.sizes import Size, size_of
 from dacergnn.frontends.symbolic.call import Untranslatable
@@ -97,7 +96,20 @@ def _part(reader: Reader, node: fx.Node, source: fx.Node, dim: int, start: Any, 
     first = size_of(start)
     if first.is_negative:
         first = known.shape[0] + first
+    count = ONE if length is None else size_of(length)
+    _check_part(reader, node, first, first + count, known)
     return reader.array(node, known, first * known.width)
+
+
+def _check_part(reader: Reader, node: fx.Node, first: Size, stop: Size, known: Array) -> None:
+    """Adds the condition that rows ``first`` to ``stop`` are among those of an array, unless that is clear."""
+    # torch takes its symbols for positive, but sizes may be 0.
+    symbols = (first + stop + known.shape[0]).free_symbols
+    plain = {symbol: sympy.Symbol(str(symbol), integer=True, nonnegative=True) for symbol in symbols}
+    begin, end, rows = (size.xreplace(plain) for size in (first, stop, known.shape[0]))
+    fits = sympy.And(sympy.Ge(begin, 0), sympy.Le(begin, end), sympy.Le(end, rows))
+    if fits != sympy.true:
+        reader.steps.append(CheckSizes(fits, f"rows {first} to {stop} of {known.shape[0]} in {label_of(node)}"))
 
 
 @handles("aten::unbind")
@@ -125,6 +137,7 @@ def _split(reader: Reader, node: fx.Node) -> list[Array]:
     start: Size = ZERO
     for value in node.meta["val"]:
         part = reader.array(value, known, start * known.width)
+        _check_part(reader, node, start, start + part.shape[0], known)
         start = start + part.shape[0]
         parts.append(part)
     return parts

@@ -152,10 +152,13 @@ class RGATFrontend(WeightsFrontend):
     def _copy_matrix(self, x: Tensor) -> Tensor:
         """Returns [heads, channels, dim * channels]: `dim` unit matrices side by side for each head."""
         key = (x.dtype, x.device)
-        if key not in self._copies:
+        known = self._copies.get(key)
+        if known is None:
             unit = torch.eye(self.channels, dtype=x.dtype, device=x.device).repeat(1, self.dim)
-            self._copies[key] = unit.expand(self.heads, -1, -1).contiguous()
-        return self._copies[key]
+            known = unit.expand(self.heads, -1, -1).contiguous()
+            if not torch.compiler.is_compiling():  # what a tracer sees holds no numbers
+                self._copies[key] = known
+        return known
 
     def _plain_program(self) -> ProgramSource:
         k, m = self.in_channels, self.channels

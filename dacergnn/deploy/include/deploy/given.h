@@ -1,6 +1,7 @@
 // What operators of torch get as arguments: edges that are sorted already, and arrays. Nothing of it is trusted.
 #pragma once
 
+#include "arguments.h"
 #include "graph.h"
 
 namespace deploy {
@@ -10,12 +11,6 @@ struct Array {
   void *data;
   Number elements;
 };
-
-inline void check_elements_of(const Array &array, Number wanted, const char *label, const char *name) {
-  if (array.elements != wanted)
-    fail(kBadInput, "%s: the array %s has %lld elements and must have %lld.", label, name, (long long)array.elements,
-         (long long)wanted);
-}
 
 // Returns edges [4, count] whose rows are sources, destinations, types and positions.
 inline Edges rows_of_edges(Index *rows, Number count, const Sizes &sizes) {
