@@ -11,9 +11,10 @@ from dacergnn.deploy.linking import INCLUDE_FOLDER, link
 from dacergnn.deploy.processors import processors
 from dacergnn.deploy.sources import Source
 from dacergnn.errors import DacergnnError
-from dacergnn.sampler.native import HEADERS
 
 _FOLDER = INCLUDE_FOLDER / "graph_store"
+_SAMPLING = Path(__file__).parents[1] / "sampler" / "include"
+"""The headers of the samplers; a store needs no PyG, for which the Python of the samplers asks."""
 
 
 def export_store(folder: str | Path, *, target_cpu: str | Sequence[str] = "native") -> tuple[Path, Path]:
@@ -39,7 +40,7 @@ def export_store(folder: str | Path, *, target_cpu: str | Sequence[str] = "nativ
     with tempfile.TemporaryDirectory(dir=target) as work:
         path = Path(work) / "store_c.cpp"
         shutil.copy(_FOLDER / path.name, path)
-        public = ("-fvisibility=default", f"-I{_FOLDER}", f"-I{HEADERS}")
+        public = ("-fvisibility=default", f"-I{_FOLDER}", f"-I{_SAMPLING}")
         link([Source(path, kinds[0], public)], Path(work) / library.name)
         (Path(work) / library.name).replace(library)
     shutil.copy(_FOLDER / "store_c.h", header)

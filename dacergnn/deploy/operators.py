@@ -48,14 +48,14 @@ def carried_programs(graph: fx.Graph) -> list[CarriedProgram]:
     """
     found: dict[CarriedProgram, None] = {}
     for node in graph.find_nodes(op="call_function", target=torch.ops.dacergnn.program.default):
-        _, types, sizes, _, text = node.args
+        _, src_type, _, sizes, _, text = node.args
         counts = [size.meta["val"] if isinstance(size, fx.Node) else size for size in sizes[2:4]]
         if not all(isinstance(count, int) for count in counts):
             raise UnsupportedCallError(
                 f"{program_of(text).name}: the numbers of edge types and node types are open in the exported model; "
                 "give them in numbers, such as num_relations of the layer."
             )
-        found[CarriedProgram(text, *counts, typed=len(types) > 0)] = None
+        found[CarriedProgram(text, *counts, typed=src_type is not None)] = None
     return list(found)
 
 

@@ -37,6 +37,9 @@ from dacergnn.deploy.types import c_type
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.runtime.lower import argument
 
+MOST_AXES = 4
+"""The number of sizes in the structures of the C interface."""
+
 
 def quoted(text: str) -> str:
     """Returns a text as a literal of C++."""
@@ -60,6 +63,7 @@ class CallWriter:
 
     def write(self) -> list[str]:
         """Returns the statements of the function."""
+        self._check_axes()
         self._inputs()
         self._output_room(early=True)
         for constant in self._constants():
@@ -119,6 +123,15 @@ class CallWriter:
         return base if start == 0 else f"({base} + {cpp(start)})"
 
     # Arguments and results
+
+    def _check_axes(self) -> None:
+        """Refuses arrays of more axes than the structures of the C interface have sizes."""
+        named = [(array.label, array) for array in self.network.inputs]
+        for label, array in (*named, *self.network.outputs):
+            if len(array.shape) > MOST_AXES:
+                raise UnsupportedCallError(
+                    f"{label} has {len(array.shape)} axes, and a C library passes {MOST_AXES} at most; reshape it."
+                )
 
     def _inputs(self) -> None:
         known: set[Size] = set()

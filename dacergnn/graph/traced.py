@@ -176,12 +176,6 @@ class TracedEncodings(Encodings):
         own = self.edges
         return [own.num_src, own.num_dst, own.num_edge_types, own.num_node_types, int(own.bipartite)]
 
-    @property
-    def node_types(self) -> list[Tensor]:
-        """Returns the types of sources and of destinations; nothing if there is one type."""
-        types = self.edges.src_type, self.edges.dst_type
-        return [vector for vector in types if vector is not None]
-
     def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
         return torch.ops.dacergnn.edge_weights(self.tensor, self.numbers, kind, dtype)
 

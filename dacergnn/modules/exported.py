@@ -29,7 +29,7 @@ from dacergnn.plan import Plan
 from dacergnn.program.printer import print_program
 from dacergnn.runtime.plan_cache import compiler_version
 
-FORMAT = 1
+FORMAT = 2
 """The version of the text; it changes whenever older texts would be read wrongly."""
 
 
@@ -127,10 +127,12 @@ def compiled_of(text: str, *, differentiated: bool = False) -> tuple[CompiledPro
     return compiled, [exported.inputs.index(name) for name in compiled.inputs]
 
 
-def _run(edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int], arrays: Sequence[Tensor], text: str) -> Any:
+def _run(
+    edges: Tensor, src_type: Tensor | None, dst_type: Tensor | None, sizes: Sequence[int],
+    arrays: Sequence[Tensor], text: str,
+) -> Any:  # fmt: skip
     differentiated = torch.is_grad_enabled() and any(array.requires_grad for array in arrays)
     compiled, order = compiled_of(text, differentiated=differentiated)
-    src_type, dst_type = types if types else (None, None)
     graph = graph_of_tensor(edges, src_type, dst_type, sizes)
     if program_of(text).single_typed and not graph.single_typed:
         raise UnsupportedCallError(
@@ -142,19 +144,21 @@ def _run(edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int], arrays: S
 
 @operator("program")
 def program_operator(
-    edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int], arrays: Sequence[Tensor], program: str
-) -> list[Tensor]:
+    edges: Tensor, src_type: Tensor | None, dst_type: Tensor | None, sizes: Sequence[int],
+    arrays: Sequence[Tensor], program: str,
+) -> list[Tensor]:  # fmt: skip
     """Runs a compiled program.
 
     Args:
         edges: int32 [4, E] of `dacergnn.graph.traced`.
-        types: Types of sources and of destinations; empty for one type.
+        src_type: [NS] types of sources; None for one type.
+        dst_type: [ND] types of destinations; None for one type.
         sizes: Numbers of sources, destinations, edge types, node types, and whether both ends are different nodes.
         arrays: The arrays in the order of ``ExportedProgramText.inputs``.
         program: `ExportedProgramText` as JSON.
     """
     with torch.no_grad():
-        return [t.clone() for t in _run(edges, types, sizes, arrays, program)]
+        return [t.clone() for t in _run(edges, src_type, dst_type, sizes, arrays, program)]
 
 
 @lru_cache(maxsize=1024)
@@ -164,7 +168,7 @@ def _results(text: str) -> list[tuple[str, tuple[int, ...]]]:
 
 
 @program_operator.register_fake
-def _(edges: Tensor, types: Any, sizes: Any, arrays: Sequence[Tensor], program: str) -> list[Tensor]:
+def _(edges: Tensor, src_type: Any, dst_type: Any, sizes: Any, arrays: Sequence[Tensor], program: str) -> list[Tensor]:
     num_src, num_dst, num_types, node_types, _ = sizes
     rows = {"NS": num_src, "ND": num_dst, "E": edges.size(1), "R": num_types, "T": node_types, "ONE": 1}
     return [arrays[0].new_empty(rows[space], *shape) for space, shape in _results(program)]
@@ -172,14 +176,14 @@ def _(edges: Tensor, types: Any, sizes: Any, arrays: Sequence[Tensor], program: 
 
 @operator("program_backward")
 def _program_backward(
-    gradients: Sequence[Tensor], edges: Tensor, types: Sequence[Tensor], sizes: Sequence[int],
-    arrays: Sequence[Tensor], program: str, wanted: Sequence[int],
+    gradients: Sequence[Tensor], edges: Tensor, src_type: Tensor | None, dst_type: Tensor | None,
+    sizes: Sequence[int], arrays: Sequence[Tensor], program: str, wanted: Sequence[int],
 ) -> list[Tensor]:  # fmt: skip
     """Returns the gradients of the arrays at the positions ``wanted``; the forward is computed again."""
 
     def differentiate() -> list[Tensor]:
         inputs = [a.detach().requires_grad_() if i in wanted else a for i, a in enumerate(arrays)]
-        outputs = _run(edges, types, sizes, inputs, program)
+        outputs = _run(edges, src_type, dst_type, sizes, inputs, program)
         asked = [inputs[i] for i in wanted]
         results: Any = torch.autograd.grad(outputs, asked, list(gradients), allow_unused=True)
         return [torch.zeros_like(a) if r is None else r.clone() for a, r in zip(asked, results, strict=True)]
@@ -189,27 +193,27 @@ def _program_backward(
 
 @_program_backward.register_fake
 def _(
-    gradients: Any, edges: Any, types: Any, sizes: Any, arrays: Sequence[Tensor], program: str, wanted: Sequence[int]
-) -> list[Tensor]:
+    gradients: Any, edges: Any, src_type: Any, dst_type: Any, sizes: Any,
+    arrays: Sequence[Tensor], program: str, wanted: Sequence[int],
+) -> list[Tensor]:  # fmt: skip
     return [torch.empty_like(arrays[i]) for i in wanted]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    edges, types, ctx.sizes, arrays, ctx.program = inputs
-    ctx.types, ctx.wanted = len(types), [i for i, array in enumerate(arrays) if array.requires_grad]
-    ctx.save_for_backward(edges, *types, *arrays)
+    edges, src_type, dst_type, ctx.sizes, arrays, ctx.program = inputs
+    ctx.wanted = [i for i, array in enumerate(arrays) if array.requires_grad]
+    ctx.save_for_backward(edges, src_type, dst_type, *arrays)
 
 
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
-    edges, *rest = ctx.saved_tensors
-    types, arrays = rest[: ctx.types], rest[ctx.types :]
+    edges, src_type, dst_type, *arrays = ctx.saved_tensors
     made = torch.ops.dacergnn.program_backward(
-        list(gradients), edges, types, ctx.sizes, arrays, ctx.program, ctx.wanted
+        list(gradients), edges, src_type, dst_type, ctx.sizes, arrays, ctx.program, ctx.wanted
     )
     results: list[Tensor | None] = [None] * len(arrays)
     for position, gradient in zip(ctx.wanted, made, strict=True):
         results[position] = gradient
-    return None, [None] * ctx.types, None, results, None
+    return None, None, None, None, results, None
 
 
 program_operator.register_autograd(_backward, setup_context=_setup_context)
@@ -218,4 +222,7 @@ program_operator.register_autograd(_backward, setup_context=_setup_context)
 def run_traced(compiled: CompiledProgram, graph: TracedEncodings, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Returns the results of a program in a call that torch.export traces."""
     text = export_text(compiled, graph.single_typed())
-    return tuple(torch.ops.dacergnn.program(graph.tensor, graph.node_types, graph.numbers, list(inputs), text))
+    own = graph.edges
+    # Types are two optional tensors, since packages of AOTInductor lose empty lists of tensors.
+    results = torch.ops.dacergnn.program(graph.tensor, own.src_type, own.dst_type, graph.numbers, list(inputs), text)
+    return tuple(results)

@@ -19,6 +19,7 @@ from tests.deploy.packaged import (
     SIZES,
     batch,
     built_program,
+    hetero_gatv2,
     hetero_sage,
     hgt,
     read_tensors,
@@ -43,7 +44,7 @@ def bad_batches() -> list[Any]:
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, nn.Module]]:
     folder = tmp_path_factory.mktemp("packages")
-    models = {"hgt": trained(hgt), "sage": trained(hetero_sage)}
+    models = {"hgt": trained(hgt), "sage": trained(hetero_sage), "gatv2": trained(hetero_gatv2)}
     for name, model in models.items():
         export_package(model, folder, example=batch(*SIZES[0]), name=name)
     return folder, models
@@ -87,11 +88,12 @@ def test_python_needs_no_dacergnn(packages: tuple[Path, dict[str, nn.Module]]) -
 @pytest.mark.slow
 def test_operators_of_python_serve_packages(packages: tuple[Path, dict[str, nn.Module]]) -> None:
     folder, models = packages
-    torch.ops.load_library(folder / "libhgt_operators.so")
-    loaded = aoti_load_package(str(folder / "hgt.pt2"))
     args = batch(*SIZES[1])
-    with torch.no_grad():
-        torch.testing.assert_close(loaded(*args), models["hgt"](*args), rtol=1e-5, atol=1e-6)
+    for name, model in models.items():
+        torch.ops.load_library(folder / f"lib{name}_operators.so")
+        loaded = aoti_load_package(str(folder / f"{name}.pt2"))
+        with torch.no_grad():
+            torch.testing.assert_close(loaded(*args), model(*args), rtol=1e-5, atol=1e-6)
 
 
 def test_errors_name_what_is_wrong(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_operators_refuse_bad_calls(operators: tuple[Path, list[Path], list[dict
     folder, libraries, calls = operators
     index, sizes = edges(5, 6), [5, 5, 1, 1, 0]
     known = next(call["args"] for call in calls if call["name"] == "program")
-    own, own_types, own_sizes, arrays, text = known
+    own, *own_types, own_sizes, arrays, text = known
     outside = own.clone()
     outside[0, 0] = 12
     backwards = own.flip(1)
@@ -124,14 +124,14 @@ def test_operators_refuse_bad_calls(operators: tuple[Path, list[Path], list[dict
         ("edge_weights", (own, own_sizes[:3], "symmetric", torch.float32), "5 sizes, not 3"),
         ("edge_weights", (own, own_sizes, "other", torch.float32), "no weights other"),
         ("edge_weights", (own, own_sizes, "symmetric", torch.float16), "float32 or float64"),
-        ("program", (own, own_types, own_sizes, arrays, "{}"), "Load the library that was written with the model"),
-        ("program", (own, own_types, own_sizes[:4], arrays, text), "a graph has 5 sizes"),
-        ("program", (outside, own_types, own_sizes, arrays, text), "an end or a type out of range"),
-        ("program", (backwards, own_types, own_sizes, arrays, text), "not sorted"),
-        ("program", (own.long(), own_types, own_sizes, arrays, text), "int32"),
-        ("program", (own, own_types, own_sizes, arrays[:1], text), "arrays, not 1"),
-        ("program", (own, own_types, own_sizes, [a[:1] for a in arrays], text), "and the graph asks for"),
-        ("program", (own, own_types, own_sizes, [a.double() for a in arrays], text), "other elements"),
+        ("program", (own, *own_types, own_sizes, arrays, "{}"), "Load the library that was written with the model"),
+        ("program", (own, *own_types, own_sizes[:4], arrays, text), "a graph has 5 sizes"),
+        ("program", (outside, *own_types, own_sizes, arrays, text), "an end or a type out of range"),
+        ("program", (backwards, *own_types, own_sizes, arrays, text), "not sorted"),
+        ("program", (own.long(), *own_types, own_sizes, arrays, text), "int32"),
+        ("program", (own, *own_types, own_sizes, arrays[:1], text), "arrays, not 1"),
+        ("program", (own, *own_types, own_sizes, [a[:1] for a in arrays], text), "and the graph asks for"),
+        ("program", (own, *own_types, own_sizes, [a.double() for a in arrays], text), "other elements"),
     ]  # fmt: skip
     wrong = [{"name": name, "args": args, "result": None, "error": words} for name, args, words in bad]
     replayed(folder, libraries, wrong)

@@ -108,9 +108,9 @@ def test_the_operator_fits_torch() -> None:
             return super().call_function(target, args, kwargs)
 
     Note(program.module()).run(*leaves(arguments))
-    edges, types, sizes, arrays, text = calls[0]
+    *graph, arrays, text = calls[0]
     arrays = [array.detach().requires_grad_() for array in arrays]
-    torch.library.opcheck(program_operator, (edges, types, sizes, arrays, text))
+    torch.library.opcheck(program_operator, (*graph, arrays, text))
 
 
 def test_a_text_of_another_compiler_or_format() -> None:

@@ -51,16 +51,16 @@ def _graph(reader: Reader, node: fx.Node, a: dict[str, Any]) -> Graph:
         return edges
     if not isinstance(edges, Array):
         raise Untranslatable
-    types = [reader.needs_array(t) for t in a.get("types", ())]
+    types = None if a.get("src_type") is None else reader.needs_array(a["src_type"])
     num_src, num_dst, num_types, node_types, _ = sizes_of(a["sizes"])
-    key = ("given", edges, *types)
+    key = ("given", edges, types)
     if key not in reader.made:
         count = edges.shape[1]
         ends = Array(reader.name("a"), edges.dtype, (sympy.Integer(2), count), edges, ZERO)
         own = Array(reader.name("a"), edges.dtype, (count,), edges, 2 * count)
         sizes = num_src, num_dst, int(num_types), int(node_types)
-        graph = reader.made[key] = Graph(reader.name("g"), sizes, typed=bool(types), edges=count)
-        reader.steps.append(SortEdges(graph, ends, own, label_of(node), types[0] if types else None))
+        graph = reader.made[key] = Graph(reader.name("g"), sizes, typed=types is not None, edges=count)
+        reader.steps.append(SortEdges(graph, ends, own, label_of(node), types))
     return reader.made[key]
 
 

@@ -37,7 +37,7 @@ inline void check_node_counts(const char *label, Number sources, Number destinat
          (long long)destinations, (long long)types);
 }
 
-inline Tensor edges(const Tensor &edge_index, std::optional<Tensor> edge_type, std::int64_t num_src,
+inline Tensor edges(const Tensor &edge_index, MaybeTensor edge_type, std::int64_t num_src,
                     std::int64_t num_dst, std::int64_t num_types, bool bipartite) {
   return told([&] {
     const Tensor index = without_gaps(edge_index);
@@ -161,34 +161,36 @@ inline Tensor edge_weights(const Tensor &given, const Numbers &sizes, const std:
 }
 
 // Runs a program of this library.
-inline Tensors own_program(const Tensor &edges, const Tensors &types, const Numbers &sizes, const Tensors &arrays,
-                           const std::string &text) {
+inline Tensors own_program(const Tensor &edges, const MaybeTensor &src_type, const MaybeTensor &dst_type,
+                           const Numbers &sizes, const Tensors &arrays, const std::string &text) {
   Tensors results;
-  if (programs().run(edges, types, sizes, arrays, text, results)) return results;
+  if (programs().run(edges, src_type, dst_type, sizes, arrays, text, results)) return results;
   throw std::runtime_error(
       "dacergnn::program: no library of operators that is loaded holds the program of this model for such a graph. Load "
       "the library that was written with the model.");
 }
 
 // Runs a program of this library, or of another one, which torch finds by the name of the program's own operator.
-inline Tensors program(const Tensor &edges, const Tensors &types, const Numbers &sizes, const Tensors &arrays,
-                       const std::string &text) {
+inline Tensors program(const Tensor &edges, const MaybeTensor &src_type, const MaybeTensor &dst_type,
+                       const Numbers &sizes, const Tensors &arrays, const std::string &text) {
   using torch::stable::detail::from;
   using torch::stable::detail::to;
   Tensors results;
-  if (programs().run(edges, types, sizes, arrays, text, results)) return results;
-  const std::string name = "dacergnn::" + name_of(text, sizes[2], sizes[3], !types.empty());
-  StableIValue stack[] = {from(edges), from(types), from(sizes), from(arrays), from(text)};
+  if (programs().run(edges, src_type, dst_type, sizes, arrays, text, results)) return results;
+  const std::string name = "dacergnn::" + name_of(text, sizes[2], sizes[3], src_type.has_value());
+  StableIValue stack[] = {from(edges), from(src_type), from(dst_type), from(sizes), from(arrays), from(text)};
   if (torch_call_dispatcher(name.c_str(), "", stack, TORCH_ABI_VERSION) == TORCH_SUCCESS) return to<Tensors>(stack[0]);
   const std::string problem = torch_exception_get_what_without_backtrace();
   if (problem.find("Could not find schema") == std::string::npos) throw std::runtime_error(problem);
-  to<Tensor>(stack[0]), to<Tensors>(stack[1]), to<Numbers>(stack[2]), to<Tensors>(stack[3]), to<std::string>(stack[4]);
-  return own_program(edges, types, sizes, arrays, text);
+  to<Tensor>(stack[0]), to<MaybeTensor>(stack[1]), to<MaybeTensor>(stack[2]), to<Numbers>(stack[3]);
+  to<Tensors>(stack[4]), to<std::string>(stack[5]);
+  return own_program(edges, src_type, dst_type, sizes, arrays, text);
 }
 
 // Adds the operators that the process has not got yet: Python's, or those of another library, stay as they are.
 inline bool add_all() {
-  constexpr const char *kProgram = "(Tensor edges, Tensor[] types, SymInt[] sizes, Tensor[] arrays, str program) -> Tensor[]";
+  constexpr const char *kProgram = "(Tensor edges, Tensor? src_type, Tensor? dst_type, SymInt[] sizes, Tensor[] arrays, str program) "
+                                   "-> Tensor[]";
   TorchLibraryHandle schemas = nullptr, kernels = nullptr;  // never freed: other libraries may use the operators
   if (aoti_torch_library_init_fragment("dacergnn", __FILE__, __LINE__, &schemas) != TORCH_SUCCESS ||
       aoti_torch_library_init_impl("dacergnn", "CPU", __FILE__, __LINE__, &kernels) != TORCH_SUCCESS)

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ namespace deploy {
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
+using MaybeTensor = std::optional<Tensor>;
 
 // Sizes that rows of arrays follow from.
 enum Space { kNS, kND, kE, kR, kT, kONE };
@@ -95,14 +97,14 @@ inline Edges graph_of(const Tensor &edges, const std::vector<std::int64_t> &size
 }
 
 inline std::vector<Tensor> run(const Program &program, Contexts &contexts, const Tensor &given_edges,
-                               const std::vector<Tensor> &types, const std::vector<std::int64_t> &sizes,
-                               const std::vector<Tensor> &given) {
+                               const MaybeTensor &src_type, const MaybeTensor &dst_type,
+                               const std::vector<std::int64_t> &sizes, const std::vector<Tensor> &given) {
   return told([&] {
     const Tensor edges = without_gaps(given_edges);
     Edges graph = graph_of(edges, sizes, program.title);
     std::vector<Tensor> kept;  // as long as the call runs
-    for (const Tensor &type : types) kept.push_back(without_gaps(type));
     if (program.typed) {
+      kept = {without_gaps(*src_type), without_gaps(*dst_type)};
       Index *const sources = indices_of(kept[0], program.title), *const destinations = indices_of(kept[1], program.title);
       give_node_types(graph, sources, kept[0].numel(), destinations, kept[1].numel(), program.title);
       if (program.single_typed) check_single_typed(graph, program.title);
@@ -159,15 +161,16 @@ class Programs {
   }
 
   // Runs a program; returns false if it is none of this library's.
-  bool run(const Tensor &edges, const std::vector<Tensor> &types, const std::vector<std::int64_t> &sizes,
-           const std::vector<Tensor> &arrays, std::string_view text, std::vector<Tensor> &results) const {
-    if (sizes.size() != 5 || (types.size() != 0 && types.size() != 2))
+  bool run(const Tensor &edges, const MaybeTensor &src_type, const MaybeTensor &dst_type,
+           const std::vector<std::int64_t> &sizes, const std::vector<Tensor> &arrays, std::string_view text,
+           std::vector<Tensor> &results) const {
+    if (sizes.size() != 5 || src_type.has_value() != dst_type.has_value())
       throw std::runtime_error("dacergnn::program: a graph has 5 sizes, and types of no nodes or of both ends.");
     for (std::size_t i = 0; i < count_; ++i) {
       const Program &p = first_[i];
-      const bool same = p.types == sizes[2] && p.node_types == sizes[3] && p.typed == !types.empty();
+      const bool same = p.types == sizes[2] && p.node_types == sizes[3] && p.typed == src_type.has_value();
       if (!same || p.text != text) continue;
-      results = deploy::run(p, *contexts_[i], edges, types, sizes, arrays);
+      results = deploy::run(p, *contexts_[i], edges, src_type, dst_type, sizes, arrays);
       return true;
     }
     return false;
