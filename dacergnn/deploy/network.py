@@ -100,6 +100,17 @@ class Step:
 
 
 @dataclass(eq=False)
+class ArrayStep(Step):
+    """Makes one array."""
+
+    made: Array
+
+    @property
+    def writes(self) -> Sequence[Array]:
+        return [self.made]
+
+
+@dataclass(eq=False)
 class SortEdges(Step):
     """Sorts the edges [2, E] of one list, whose types, and the types of the nodes, may be given."""
 
@@ -139,10 +150,9 @@ class JoinEdges(Step):
 
 
 @dataclass(eq=False)
-class AddLoops(Step):
+class AddLoops(ArrayStep):
     """Copies edges [2, E] without self loops, and adds one at each of ``count`` nodes; ``found`` is the new E."""
 
-    made: Array
     edges: Array
     count: Size
     nodes: tuple[Size, Size]
@@ -153,23 +163,14 @@ class AddLoops(Step):
     def reads(self) -> Sequence[Array]:
         return [self.edges]
 
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
-
 
 @dataclass(eq=False)
-class EdgeWeights(Step):
+class EdgeWeights(ArrayStep):
     """Computes weights [E] that follow from the edges: "pair_mean" or "symmetric"."""
 
-    made: Array
     of: Graph
     kind: str
     label: str = "weights"
-
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
 
     @property
     def graph(self) -> Graph:
@@ -177,17 +178,12 @@ class EdgeWeights(Step):
 
 
 @dataclass(eq=False)
-class CopyEdgeRow(Step):
+class CopyEdgeRow(ArrayStep):
     """Copies a row of the sorted edges: "src", "dst", "type" or "position"."""
 
-    made: Array
     of: Graph
     row: str
     label: str = "edges"
-
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
 
     @property
     def graph(self) -> Graph:
@@ -243,10 +239,9 @@ class Piece:
 
 
 @dataclass(eq=False)
-class CopyRows(Step):
+class CopyRows(ArrayStep):
     """Copies blocks of arrays into one array."""
 
-    made: Array
     pieces: Sequence[Piece]
     label: str
 
@@ -254,16 +249,11 @@ class CopyRows(Step):
     def reads(self) -> Sequence[Array]:
         return [piece.source for piece in self.pieces]
 
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
-
 
 @dataclass(eq=False)
-class GatherRows(Step):
+class GatherRows(ArrayStep):
     """Copies the rows that an index chooses; negative numbers count from the end if it ``wraps``."""
 
-    made: Array
     source: Array
     index: Array
     wraps: bool
@@ -273,18 +263,13 @@ class GatherRows(Step):
     def reads(self) -> Sequence[Array]:
         return [self.source, self.index]
 
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
-
 
 @dataclass(eq=False)
-class ScatterRows(Step):
+class ScatterRows(ArrayStep):
     """Reduces rows by an index into a copy of ``first``."""
 
     KINDS: ClassVar[dict[str, str]] = {"sum": "kSum", "mean": "kMean", "amax": "kMax", "amin": "kMin"}
 
-    made: Array
     first: Array
     index: Array
     source: Array
@@ -296,22 +281,13 @@ class ScatterRows(Step):
     def reads(self) -> Sequence[Array]:
         return [self.first, self.index, self.source]
 
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
-
 
 @dataclass(eq=False)
-class Fill(Step):
+class Fill(ArrayStep):
     """Fills an array with a number."""
 
-    made: Array
     number: float
     label: str
-
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
 
 
 @dataclass(eq=False)

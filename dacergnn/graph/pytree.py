@@ -23,8 +23,8 @@ _LEAVES = "leaves of torch's pytrees"
 _FIELDS = ("edges", "source_types", "destination_types")
 """Names of the leaves."""
 _Context = tuple[bool, bool, bool, int, int, tuple[str, ...], tuple[str, ...]]
-"""Whether both ends are different nodes, whether nodes have types, whether each relation joins one pair of node types;
-numbers of edge types and node types; and their names, empty where these are numbers."""
+"""Says whether both ends are different nodes, whether nodes have types, and whether each relation joins one pair of
+types; holds the numbers of edge types and node types, and their names, empty where these are numbers."""
 _OWNERS: Any = WeakTensorKeyDictionary()
 """Graphs by their first leaf."""
 

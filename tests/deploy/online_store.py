@@ -46,7 +46,7 @@ class StoreError(Exception):
 
 
 def argument(value: Any) -> Any:
-    """What C gets: addresses of arrays, 64 bits of integers."""
+    """Returns an argument as C gets it: addresses of arrays, 64 bits of integers."""
     if isinstance(value, np.ndarray):
         return ctypes.c_void_p(value.ctypes.data)
     return ctypes.c_int64(value) if isinstance(value, int) else value

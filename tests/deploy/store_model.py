@@ -1,4 +1,4 @@
-"""What an online store has to do, told in plain Python."""
+"""Says in plain Python what an online store has to do."""
 
 from __future__ import annotations
 

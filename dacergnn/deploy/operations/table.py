@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Reader", fx.Node], Any]
 OPERATIONS: dict[str, Handler] = {}
-"""What makes steps of operations, by their names in torch; they raise Untranslatable for others of the same name."""
+"""Maps names of torch's operations to functions that make steps of them, or raise Untranslatable."""
 ZERO, ONE = sympy.Integer(0), sympy.Integer(1)
 
 
