@@ -12,8 +12,10 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -209,18 +211,27 @@ def test_joining_needs_names_that_tell_types(model: ExportedModel) -> None:
 
 def test_a_process_that_is_asked_to_end(deployed: Deployed) -> None:
     command = [sys.executable, str(EXAMPLES / "service" / "server.py"), str(deployed.folder), "--port", "0"]
-    with subprocess.Popen([*command, "--wait-ms", "5000"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*command, "--wait-ms", "200"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        client, watching = Client(url), Client(url)
         batch = random_batch(2, 5)
-        with ThreadPoolExecutor(1) as sender:
-            answer = sender.submit(client.run, arrays_of(batch))
+        watching = Client(url)
+        with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)) as slow:
+            body = encode(arrays_of(batch), BINARY)
+            slow.putrequest("POST", "/run")
+            slow.putheader("Content-Type", BINARY)
+            slow.putheader("Content-Length", str(len(body)))
+            slow.endheaders(body[:100])
             while watching.health()["active"] == 0:
                 time.sleep(0.01)
-            process.send_signal(signal.SIGTERM)  # while the request waits for others
-            assert_results(answer.result(20), deployed, batch)
-        client.close()
+            process.send_signal(signal.SIGTERM)  # while the rest of the request is on its way
+            time.sleep(0.5)
+            with pytest.raises(RuntimeError, match="503.*being stopped"):
+                watching.run(arrays_of(batch))
+            slow.send(body[100:])
+            answer = slow.getresponse()
+            assert answer.status == 200
+            assert_results(decode(answer.read(), BINARY, []), deployed, batch)
         watching.close()
         assert "1 requests in 1 batches" in process.stdout.read()
         assert process.wait(20) == 0

@@ -49,6 +49,8 @@ class Service(ThreadingHTTPServer):
         self.batcher, self.body, self.timeout_s = batcher, body, timeout_s
         self.active = 0
         """Requests that have no answer yet."""
+        self.stopping = False
+        """Whether requests that arrive now are refused."""
         self.changed = threading.Condition()
         self._connections = threading.BoundedSemaphore(connections)
 
@@ -71,9 +73,10 @@ class Service(ThreadingHTTPServer):
     def serve(self) -> None:
         """Serves until `shutdown`, then answers the requests that have arrived."""
         self.serve_forever(0.1)
-        self.batcher.close()
         with self.changed:
+            self.stopping = True
             self.changed.wait_for(lambda: self.active == 0, timeout=self.timeout_s)
+        self.batcher.close()
         self.server_close()
 
 
@@ -101,7 +104,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Runs a call."""
         with self.server.changed:
-            self.server.active += 1
+            refused = self.server.stopping
+            self.server.active += not refused
+        if refused:
+            self._fail(503, "The service is being stopped.", close=True)
+            return
         try:
             self._run()
         finally:
