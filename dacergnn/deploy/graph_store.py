@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dacergnn.deploy.linking import INCLUDE_FOLDER, link
-from dacergnn.deploy.processors import processors
+from dacergnn.deploy.processors import SECTIONS, processors
 from dacergnn.deploy.sources import Source
 from dacergnn.errors import DacergnnError
 
@@ -40,8 +40,8 @@ def export_store(folder: str | Path, *, target_cpu: str | Sequence[str] = "nativ
     with tempfile.TemporaryDirectory(dir=target) as work:
         path = Path(work) / "store_c.cpp"
         shutil.copy(_FOLDER / path.name, path)
-        public = ("-fvisibility=default", f"-I{_FOLDER}", f"-I{_SAMPLING}")
-        link([Source(path, kinds[0], public)], Path(work) / library.name)
+        command = (*kinds[0].command, *SECTIONS, "-fvisibility=default", f"-I{_FOLDER}", f"-I{_SAMPLING}")
+        link([Source(path, kinds[0], command)], kinds[0].link_command(library.name), Path(work) / library.name)
         (Path(work) / library.name).replace(library)
     shutil.copy(_FOLDER / "store_c.h", header)
     return library, header

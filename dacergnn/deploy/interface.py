@@ -13,8 +13,8 @@ import sympy
 import torch
 
 from dacergnn._version import VERSION
+from dacergnn.deploy.forms import Form, Kind
 from dacergnn.deploy.network import Array, Network
-from dacergnn.deploy.processors import Processor
 from dacergnn.deploy.types import c_type
 from dacergnn.deploy.weights import WeightFile
 
@@ -36,7 +36,8 @@ enum {
   ${NAME}_NO_MEMORY = 2,
   ${NAME}_BAD_WEIGHTS = 3,   /* the file of weights is missing, or belongs to another model */
   ${NAME}_NO_PROCESSOR = 4,  /* the library has no kernels for this processor */
-  ${NAME}_TOO_SMALL = 5      /* the memory for a result is too small; its sizes are set */
+  ${NAME}_TOO_SMALL = 5,     /* the memory for a result is too small; its sizes are set */
+  ${NAME}_DEVICE = 6         /* a CUDA device is missing, or refuses a call */
 };
 
 /* Arguments of a call, in order. */
@@ -51,13 +52,13 @@ $outputs
   ${NAME}_OUTPUTS = $output_count
 };
 
-/* An argument: numbers without gaps, the last axis first in memory, and the size of each axis. */
+/* An argument: numbers without gaps, the last axis first in memory, and the size of each axis.$inputs_lie */
 typedef struct {
   const void *data;
   int64_t sizes[4];
 } ${name}_input;
 
-/* A result: memory of the caller and its bytes. A call sets the sizes, also if the memory is too small. */
+/* A result: memory of the caller and its bytes. A call sets the sizes, also if the memory is too small.$outputs_lie */
 typedef struct {
   void *data;
   int64_t bytes;
@@ -74,13 +75,13 @@ typedef struct {
 
 typedef struct ${name} ${name};
 
-/* Makes a model. The weights are $weights. */
+/* Makes a model. The weights are $weights.$made */
 int ${name}_create(const char *weights, ${name} **made);
 
-/* Runs a call on arrays of ${NAME}_INPUTS arguments and ${NAME}_OUTPUTS results, with so many threads (0: as many as
-   there are processors, which is also the most). Nothing is written to the results of a call that fails, except their
-   sizes. Memory of results may not overlap that of others, or of arguments. */
-int ${name}_run(const ${name} *model, const ${name}_input *inputs, ${name}_output *outputs, int threads);
+/* Runs a call on arrays of ${NAME}_INPUTS arguments and ${NAME}_OUTPUTS results, $how
+   Nothing is written to the results of a call that fails, except their sizes. Memory of results may not overlap that of
+   others, or of arguments. */
+int ${name}_run(const ${name} *model, const ${name}_input *inputs, ${name}_output *outputs, $last);
 
 /* Returns the text of the last error of the calling thread, in English. */
 const char *${name}_message(void);
@@ -105,35 +106,33 @@ void ${name}_destroy(${name} *model);
 #endif
 """)
 _SOURCE = Template("""\
-#include "deploy/library.h"
+#include "deploy/$library"
 
 $declarations
 namespace {
-$conditions
-constexpr deploy::Variant variants[] = {$variants};
+$tables
 constexpr std::int64_t offsets[] = {$offsets};
 constexpr char header[] = $header;
 }  // namespace
 $embedded
-static const deploy::Description description = {
-    "$name", variants, $variant_count, offsets, $weight_count, header, $header_bytes, $weight_bytes, $address};
+static const deploy::$description description = {
+    {"$name", offsets, $weight_count, header, $header_bytes, $weight_bytes, $address}, $fields};
 
 #define PUBLIC extern "C" __attribute__((visibility("default")))
 
-PUBLIC int ${name}_create(const char *weights, deploy::Model **made) {
+PUBLIC int ${name}_create(const char *weights, deploy::$model **made) {
   return deploy::create(description, weights, made);
 }
-PUBLIC int ${name}_run(const deploy::Model *model, const deploy::Input *inputs, deploy::Output *outputs,
-                       int threads) {
-  return deploy::run(model, inputs, outputs, threads);
+PUBLIC int ${name}_run(const deploy::$model *model, const deploy::Input *inputs, deploy::Output *outputs, $last) {
+  return deploy::run(model, inputs, outputs, $last_name);
 }
 PUBLIC const char *${name}_message() { return deploy::message().text; }
 PUBLIC const char *${name}_fingerprint() { return "$fingerprint"; }
-PUBLIC const char *${name}_processor(const deploy::Model *model) { return model ? model->processor() : ""; }
-PUBLIC void ${name}_trim(const deploy::Model *model) {
+PUBLIC const char *${name}_processor(const deploy::$model *model) { return model ? model->processor() : ""; }
+PUBLIC void ${name}_trim(const deploy::$model *model) {
   if (model) model->trim();
 }
-PUBLIC void ${name}_destroy(deploy::Model *model) { delete model; }
+PUBLIC void ${name}_destroy(deploy::$model *model) { delete model; }
 """)
 _EMBEDDED = Template("""
 asm(".section .rodata\\n.balign 64\\n.globl ${name}_weights\\n.hidden ${name}_weights\\n${name}_weights:\\n"
@@ -142,7 +141,7 @@ extern "C" const char ${name}_weights[];
 """)
 
 
-def header(name: str, network: Network, fingerprint: str, *, embedded: bool) -> str:
+def header(name: str, network: Network, fingerprint: str, kind: Kind, *, embedded: bool) -> str:
     """Returns the header of a model."""
     inputs, outputs = _names(name, network)
     where = "in the library; pass NULL, or the path of other weights of the same form"
@@ -154,6 +153,7 @@ def header(name: str, network: Network, fingerprint: str, *, embedded: bool) -> 
         input_forms=_forms([(array.label, array) for array in network.inputs]),
         output_forms=_forms(network.outputs),
         weights=where if embedded else "in a file; pass its path",
+        last=kind.last, how=kind.how, made=kind.made, inputs_lie=kind.inputs_lie, outputs_lie=kind.outputs_lie,
     )  # fmt: skip
 
 
@@ -206,30 +206,22 @@ def _forms(arrays: Sequence[tuple[str, Array]]) -> str:
     )
 
 
-def source(
-    name: str, kinds: Sequence[Processor], slots: int, weights: WeightFile, order: Sequence[str], file: str | None,
-    fingerprint: str,
-) -> str:  # fmt: skip
+def source(name: str, form: Form, weights: WeightFile, order: Sequence[str], file: str | None, fingerprint: str) -> str:
     """Returns the source of the functions that the header declares.
 
     Args:
-        slots: Number of buffers of a call.
         order: The weights in the order in which the kernels number them.
         file: The path of the weights to put into the library; None to read them from a file.
     """
-    declarations = "".join(
-        f'extern "C" int {name}_run_{kind.suffix}(const void *const *, deploy::Context &, const deploy::Input *, '
-        "deploy::Output *, deploy::Message &);\n"
-        for kind in kinds
-    )
-    conditions = "".join(f"bool fits_{kind.suffix}() {{ return {kind.condition}; }}\n" for kind in kinds)
-    variants = ", ".join(f'{{"{k.name}", fits_{k.suffix}, {name}_run_{k.suffix}, {slots}}}' for k in kinds)
-    offsets = ", ".join(str(weights.offsets[own]) for own in order) or "0"
+    kind = form.kind
     return _SOURCE.substitute(
         name=name, fingerprint=fingerprint,
-        declarations=declarations, conditions=conditions, variants=variants, variant_count=len(kinds),
-        offsets=offsets, weight_count=len(order), header=_literal(weights.header), header_bytes=len(weights.header),
-        weight_bytes=weights.size, embedded="" if file is None else _EMBEDDED.substitute(name=name, file=file),
+        library=kind.library, model=kind.model, description=kind.description,
+        last=kind.last, last_name=re.split(r"\W+", kind.last)[-1],
+        declarations=form.declarations, tables=form.tables, fields=form.fields,
+        offsets=", ".join(str(weights.offsets[own]) for own in order) or "0", weight_count=len(order),
+        header=_literal(weights.header), header_bytes=len(weights.header), weight_bytes=weights.size,
+        embedded="" if file is None else _EMBEDDED.substitute(name=name, file=file),
         address="nullptr" if file is None else f"{name}_weights",
     )  # fmt: skip
 
@@ -240,7 +232,7 @@ def _literal(text: bytes) -> str:
     return "\n".join('"' + "".join(f"\\{byte:03o}" for byte in piece) + '"' for piece in pieces)
 
 
-def manifest(name: str, network: Network, kinds: Sequence[Processor], facts: dict[str, Any]) -> dict[str, Any]:
+def manifest(name: str, network: Network, facts: dict[str, Any]) -> dict[str, Any]:
     """Returns a description of a model for programs that call it."""
     inputs, outputs = _names(name, network)
 
@@ -259,7 +251,6 @@ def manifest(name: str, network: Network, kinds: Sequence[Processor], facts: dic
         "name": name,
         "dacergnn": VERSION,
         "torch": torch.__version__,
-        "target_cpu": [kind.name for kind in kinds],
         "inputs": described(inputs, [(array.label, array) for array in network.inputs]),
         "outputs": described(outputs, network.outputs),
         **facts,

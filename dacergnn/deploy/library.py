@@ -15,7 +15,9 @@ from typing import Any
 from torch import nn
 from torch.export import ExportedProgram
 
+from dacergnn.config import Config
 from dacergnn.deploy.capture import capture
+from dacergnn.deploy.device_sources import DeviceSources, device_config
 from dacergnn.deploy.interface import manifest
 from dacergnn.deploy.linking import link
 from dacergnn.deploy.network import Network
@@ -46,6 +48,7 @@ def export(
     name: str = "model",
     weights: str = "inside",
     target_cpu: str | Sequence[str] = "native",
+    cuda_arch: Sequence[int] | None = None,
 ) -> ExportedLibrary:
     """Exports a model as ``lib<name>.so`` and ``<name>.h``, which need neither Python nor torch when they run.
 
@@ -62,11 +65,13 @@ def export(
         weights: "inside" the library, or in a file "beside" it (safetensors).
         target_cpu: "native" for this machine's processor, "x86-64-v2" to "x86-64-v4", or "aarch64" (needs a cross
             compiler). A list of levels of x86-64 makes one library, which chooses when it is loaded.
+        cuda_arch: Compute capabilities without the dot, such as (80, 90), for a library that runs on CUDA devices. It
+            takes and gives arrays in memory of the device. It needs nvcc to be made, and no device.
 
     Raises:
         ArrayError: The model is in training mode.
         UnsupportedCallError: An operation of the model has no form in a C library; the error names it and its place.
-        UnsupportedMachineError: There is no compiler for the processor.
+        UnsupportedMachineError: There is no compiler for the processor, or no nvcc.
         DacergnnError: An option is wrong.
     """
     if re.fullmatch(r"[a-z][a-z0-9_]*", name) is None:
@@ -74,9 +79,13 @@ def export(
     if weights not in ("inside", "beside"):
         raise DacergnnError(f'weights={weights!r} is neither "inside" nor "beside".')
     kinds = processors([target_cpu] if isinstance(target_cpu, str) else list(target_cpu))
+    config = None if cuda_arch is None else device_config(tuple(cuda_arch), kinds)
     with working(f"exporting {type(model).__name__}"):
-        network = _read(model, example, kwargs, dynamic_shapes)
-        return _write(LibrarySources(network, name, kinds, embedded=weights == "inside"), Path(folder))
+        network = _read(model, example, kwargs, dynamic_shapes, config)
+        embedded = weights == "inside"
+        if config is None:
+            return _write(LibrarySources(network, name, kinds, embedded=embedded), Path(folder))
+        return _write(DeviceSources(network, name, kinds, config, embedded=embedded), Path(folder))
 
 
 def write_sources(model: nn.Module, folder: Path, *, example: tuple[Any, ...], name: str = "model") -> list[Path]:
@@ -90,31 +99,34 @@ def write_sources(model: nn.Module, folder: Path, *, example: tuple[Any, ...], n
 
 
 def _read(
-    model: nn.Module | ExportedProgram, example: tuple[Any, ...], kwargs: dict[str, Any] | None, shapes: Any
-) -> Network:
+    model: nn.Module | ExportedProgram, example: tuple[Any, ...], kwargs: dict[str, Any] | None, shapes: Any,
+    config: Config | None = None,
+) -> Network:  # fmt: skip
     if not isinstance(model, ExportedProgram):
-        return Reader(capture(model, example, kwargs, shapes), [*signature(model.forward).parameters]).read()
+        return Reader(capture(model, example, kwargs, shapes), [*signature(model.forward).parameters], config).read()
     known: Any = model.module_call_graph[0].signature
     names = list(known.forward_arg_names or ())  # names of the parameters of `forward`, by position
     count = len(model.call_spec.in_spec.children()[0].children()) if model.call_spec.in_spec else 0
-    return Reader(model.run_decompositions({}), [*names, *[f"arg{i}" for i in range(len(names), count)]]).read()
+    names += [f"arg{i}" for i in range(len(names), count)]
+    return Reader(model.run_decompositions({}), names, config).read()
 
 
 def _write(sources: LibrarySources, folder: Path) -> ExportedLibrary:
     """Builds the library, and writes the files beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     name = sources.name
-    library, described = folder / f"lib{name}.so", folder / f"{name}.json"
+    library, described = folder / sources.library, folder / f"{name}.json"
     weights = None if sources.embedded else folder / WEIGHTS
     with tempfile.TemporaryDirectory(dir=folder) as work:
         built = Path(work) / library.name
-        link(sources.write(Path(work)), built)
+        link(sources.write(Path(work)), sources.link_command(), built)
         # A process may have the library of an earlier export loaded, so no file is written to.
         built.replace(library)
         if weights is not None:
             (Path(work) / WEIGHTS).replace(weights)
     content = sources.weights.bytes()
     facts = {
+        **sources.machines,
         "fingerprint": sources.fingerprint,
         "weights": {
             "file": None if weights is None else WEIGHTS,
@@ -122,6 +134,6 @@ def _write(sources: LibrarySources, folder: Path) -> ExportedLibrary:
             "sha256": hashlib.sha256(content).hexdigest(),
         },
     }
-    text = json.dumps(manifest(name, sources.network, sources.kinds, facts), indent=2)
+    text = json.dumps(manifest(name, sources.network, facts), indent=2)
     described.write_text(text + "\n")
     return ExportedLibrary(library, sources.write_header(folder), described, weights)

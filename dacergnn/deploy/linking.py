@@ -17,25 +17,23 @@ def include_options() -> list[str]:
     return [*build.include_options(), f"-I{INCLUDE_FOLDER}"]
 
 
-def link(sources: Sequence[Source], library: Path) -> None:
+def link(sources: Sequence[Source], command: Sequence[str], library: Path) -> None:
     """Builds a library.
+
+    Args:
+        command: The command that joins objects to a library.
 
     Raises:
         BuildError: A compiler or linker is missing, or rejects the sources.
     """
-    command = [
-        sources[0].kind.command[0], "-shared", "-fopenmp", "-static-libstdc++", "-static-libgcc",
-        "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,-s", f"-Wl,-soname,{library.name}",
-        *[str(_compiled(source)) for source in sources], "-o", str(library),
-    ]  # fmt: skip
-    run_tool(command)
+    objects = [str(_compiled(source)) for source in sources]
+    run_tool([*command, *objects, "-o", str(library)])
 
 
 def _compiled(source: Source) -> Path:
     made = source.path.with_suffix(".o")
-    own = [option for option in source.kind.command if option != "-shared"]
-    sections = ["-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections"]
-    run_tool([*own, *sections, *source.options, "-c", *include_options(), str(source.path), "-o", str(made)])
+    own = [option for option in source.command if option != "-shared"]
+    run_tool([*own, "-c", *include_options(), str(source.path), "-o", str(made)])
     if source.entry is not None:
         _alone(source.kind, made, source.entry)
     return made

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import sympy
 import torch
 from torch import Tensor
 
@@ -35,6 +36,14 @@ class Array:
     def owner(self) -> Array:
         """Returns the array that holds the memory."""
         return self if self.source is None else self.source.owner
+
+    @property
+    def offset(self) -> Size:
+        """Returns its first element in the array that holds the memory."""
+        if self.source is None:
+            return sympy.Integer(0)
+        own = self.start if self.start is not None else sympy.Integer(0)
+        return self.source.offset + own  # pyright: ignore[reportReturnType]
 
     @property
     def elements(self) -> Size:

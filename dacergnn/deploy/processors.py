@@ -20,6 +20,10 @@ _LOCAL = "-fno-gnu-unique"
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 """Levels of x86-64 processors; each has all instructions of those before."""
 KINDS = ("native", *LEVELS, "aarch64")
+SECTIONS = ("-fvisibility=hidden", "-fvisibility-inlines-hidden", "-ffunction-sections", "-fdata-sections")
+"""Options of compilers for libraries that hold and show only what they have to."""
+LINK_OPTIONS = ("-static-libstdc++", "-static-libgcc", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL", "-Wl,-s")
+"""Options of linkers for them."""
 _CHECKED = (
     "avx", "avx2", "fma", "bmi", "bmi2", "f16c", "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl",
     "avx512vnni", "avx512bf16", "avx512fp16", "avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512ifma",
@@ -48,6 +52,10 @@ class Processor:
         """Returns options for code that runs on every processor of the machine, such as the choice of kernels."""
         is_x86 = self.name in LEVELS or (self.name == "native" and platform.machine() in ("x86_64", "AMD64"))
         return ("-march=x86-64", "-mtune=generic") if is_x86 else ()
+
+    def link_command(self, library: str) -> list[str]:
+        """Returns the command that joins objects to a library of this name."""
+        return [self.command[0], "-shared", "-fopenmp", *LINK_OPTIONS, f"-Wl,-soname,{library}"]
 
     @property
     def suffix(self) -> str:

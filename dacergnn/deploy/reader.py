@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from dacergnn.config import Config
 from dacergnn.deploy.network import Array, CheckSizes, Constant, Input, Network, SameSize, Step
 from dacergnn.deploy.operations import OPERATIONS
 from dacergnn.deploy.places import label_of, refusal
@@ -27,15 +28,22 @@ RECORDED = object()
 
 
 class Reader:
-    """Holds what is known of the nodes of an exported program so far: constants, sizes, arrays, graphs, rows."""
+    """Holds what is known of the nodes of an exported program so far: constants, sizes, arrays, graphs, rows.
 
-    def __init__(self, program: torch.export.ExportedProgram, parameters: Sequence[str]) -> None:
-        self.program, self.parameters = program, parameters
+    Args:
+        parameters: The names of the parameters of the model's call.
+        config: How programs are compiled; None for the targets and plans that they were exported with.
+    """
+
+    def __init__(
+        self, program: torch.export.ExportedProgram, parameters: Sequence[str], config: Config | None = None
+    ) -> None:
+        self.program, self.parameters, self.config = program, parameters, config
         self.known: dict[fx.Node, Any] = {}
         self.steps: list[Step] = []
         self.inputs: list[Input] = []
         self.constants: dict[str, Constant] = {}
-        self.rows = RowPrograms(lambda tensor: self.constant(tensor, "folded"))
+        self.rows = RowPrograms(lambda tensor: self.constant(tensor, "folded"), config or Config(tune="off"))
         self._open: dict[Size, Rows] = {}
         self._counts: dict[str, int] = {}
         self.made: dict[object, Any] = {}

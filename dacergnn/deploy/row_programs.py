@@ -139,10 +139,11 @@ class RowPrograms:
 
     Args:
         constant: Makes a constant of a tensor.
+        config: How programs are compiled.
     """
 
-    def __init__(self, constant: Callable[[Tensor], Constant]) -> None:
-        self._constant = constant
+    def __init__(self, constant: Callable[[Tensor], Constant], config: Config) -> None:
+        self._constant, self._config = constant, config
         self._trace = Trace(_Recording())  # pyright: ignore[reportArgumentType]
         self._sizes: dict[Any, int] = {}
         self._stand_ins: dict[Array, Value] = {}
@@ -210,7 +211,7 @@ class RowPrograms:
             return None
         program, outputs, leaves, _ = region(exprs, bipartite=False)
         dtype = made[0].dtype
-        compiled = compiled_program(program, dtype, torch.int32, Config(tune="off"), TYPICAL)
+        compiled = compiled_program(program, dtype, torch.int32, self._config, TYPICAL)
         inputs = dict(zip(compiled.inputs, [self._array(leaf) for leaf in leaves], strict=True))
         results: list[Array | None] = [None] * len(compiled.outputs)
         for array, place in places:

@@ -26,6 +26,11 @@ class WeightFile:
     offsets: dict[str, int]
     size: int
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Returns the bytes of each tensor."""
+        return {name: tensor.nbytes for name, tensor in zip(self.offsets, self.tensors, strict=True)}
+
     def bytes(self) -> bytes:
         """Returns the file."""
         return self.header + b"".join(_numbers(tensor) for tensor in self.tensors)

@@ -35,7 +35,7 @@ from dacergnn.deploy.sizes import Size, cpp
 from dacergnn.deploy.slots import Slots, shared_places
 from dacergnn.deploy.types import c_type
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.runtime.lower import argument
+from dacergnn.runtime.lower import Lowered, argument
 
 MOST_AXES = 4
 """The number of sizes in the structures of the C interface."""
@@ -53,11 +53,14 @@ class CallWriter:
         programs: The programs of the network, by their namespaces in C++.
     """
 
+    rows = "deploy::"
+    """The namespace of operations on rows."""
+
     def __init__(self, network: Network, programs: dict[int, ProgramCode]) -> None:
         self.network, self.programs = network, programs
         self.lines: list[str] = []
         self.slots = Slots()
-        self._places: dict[object, list[tuple[int, Hashable]]] = {}
+        self._places: dict[object, list[tuple[Slots, int, Hashable]]] = {}
         self._graphs: dict[Graph, EncodedGraph] = {}
         self._last = self._lifetimes()
 
@@ -67,8 +70,7 @@ class CallWriter:
         self._inputs()
         self._output_room(early=True)
         for constant in self._constants():
-            kind = c_type(constant.dtype)
-            self._add(f"{kind} *const {constant.name} = ({kind} *)weights[k_{constant.name}];")
+            self._constant(constant)
         for number, step in enumerate(self.network.steps):
             self._step(step)
             self._release(number)
@@ -80,6 +82,10 @@ class CallWriter:
 
     def _constants(self) -> list[Constant]:
         return used_constants(self.network)
+
+    def _constant(self, constant: Constant) -> None:
+        kind = c_type(constant.dtype)
+        self._add(f"{kind} *const {constant.name} = ({kind} *)weights[k_{constant.name}];")
 
     # Memory
 
@@ -99,28 +105,32 @@ class CallWriter:
 
     def _buffer(self, owner: object, size: Hashable) -> str:
         """Returns a buffer that belongs to an array or a graph until that is read for the last time."""
-        slot = self.slots.take(size)
-        self._places.setdefault(owner, []).append((slot, size))
-        return f"context.slots[{slot}]"
+        return f"context.slots[{self._slot(self.slots, owner, size)}]"
+
+    def _slot(self, slots: Slots, owner: object, size: Hashable) -> int:
+        slot = slots.take(size)
+        self._places.setdefault(owner, []).append((slots, slot, size))
+        return slot
 
     def _release(self, number: int) -> None:
         for owner in [o for o in self._places if self._last.get(o, -1) <= number]:
-            for slot, size in self._places.pop(owner):
-                self.slots.give(slot, size)
+            for slots, slot, size in self._places.pop(owner):
+                slots.give(slot, size)
+
+    def _result_buffer(self, owner: object, size: Hashable) -> str:
+        """Returns a buffer where the results of steps lie."""
+        return self._buffer(owner, size)
 
     def _define(self, array: Array) -> None:
         """Writes the memory of a new array."""
         kind = c_type(array.dtype)
-        buffer = self._buffer(array, (kind, str(array.elements)))
+        buffer = self._result_buffer(array, (kind, str(array.elements)))
         self._add(f"{kind} *const {array.name} = {buffer}.of<{kind}>({cpp(array.elements)});")
 
     def pointer(self, array: Array) -> str:
         """Returns the address of an array, which may be a part of another one of another type of view."""
-        if array.source is None:
-            return array.name
-        start = array.start if array.start is not None else sympy.Integer(0)
-        base = self.pointer(array.source)
-        return base if start == 0 else f"({base} + {cpp(start)})"
+        start = array.offset
+        return array.owner.name if start == 0 else f"({array.owner.name} + {cpp(start)})"
 
     # Arguments and results
 
@@ -153,6 +163,10 @@ class CallWriter:
                 self._add(f"const Number {size.name} = {own};")
             else:
                 self._add(f"deploy::check_size({own}, {cpp(size)}, {axis}, {label});")
+        self._input_address(array, where)
+
+    def _input_address(self, array: Input, where: str) -> None:
+        kind = c_type(array.dtype)
         self._add(f"{kind} *const {array.name} = ({kind} *){where}.data;")
 
     def _output_room(self, *, early: bool) -> None:
@@ -172,8 +186,11 @@ class CallWriter:
     def _outputs(self) -> None:
         self._output_room(early=False)
         for place, (_, array) in enumerate(self.network.outputs):
-            elements = f"Number(sizeof({c_type(array.dtype)})) * {cpp(array.elements)}"
-            self._add(f"deploy::copy_output(outputs[{place}], {self.pointer(array)}, {elements});")
+            size = f"Number(sizeof({c_type(array.dtype)})) * {cpp(array.elements)}"
+            self._output(f"outputs[{place}]", array, size)
+
+    def _output(self, where: str, array: Array, size: str) -> None:
+        self._add(f"deploy::copy_output({where}, {self.pointer(array)}, {size});")
 
     # Steps
 
@@ -257,7 +274,7 @@ class CallWriter:
         for piece in step.pieces:
             source, to = self.pointer(piece.source), step.made.name
             self._add(
-                f"deploy::copy_rows({to} + {cpp(piece.to)}, {cpp(piece.to_stride)}, {source} + {cpp(piece.start)}, "
+                f"{self.rows}copy_rows({to} + {cpp(piece.to)}, {cpp(piece.to_stride)}, {source} + {cpp(piece.start)}, "
                 f"{cpp(piece.stride)}, {cpp(piece.rows)}, {cpp(piece.width)});"
             )
 
@@ -297,8 +314,12 @@ class CallWriter:
         if which:
             kind = c_type(step.source.dtype)
             names = [f"({kind} *)nullptr", *names] if which == "places" else [*names, "nullptr"][:2]
-        arguments = [*names, self.pointer(step.source), cpp(step.rows), cpp(step.width)]
-        self._add(f"deploy::{function}({', '.join(arguments)});")
+        arguments = [*self._room(step), *names, self.pointer(step.source), cpp(step.rows), cpp(step.width)]
+        self._add(f"{self.rows}{function}({', '.join(arguments)});")
+
+    def _room(self, step: RowFunction) -> list[str]:
+        """Returns the memory that functions of rows take besides, as an argument."""
+        return []
 
     def _check(self, step: CheckSizes) -> None:
         text = quoted(f"The sizes of the inputs do not fit the model, which asks for {step.label}.")
@@ -321,8 +342,8 @@ class CallWriter:
             graph = self._graphs[step.of]
         for name, array in step.inputs.items():
             self._check_rows(step, name, array, graph, *lowered.spaces[name])
-        values = dict(graph.encodings)
-        values |= {name: self.pointer(array) for name, array in step.inputs.items()}
+        values = self._encodings(owner, step.of, graph)
+        values |= {name: self._operand(owner, array) for name, array in step.inputs.items()}
         values |= {b.name: array.name for b, array in zip(lowered.outputs, step.made, strict=True)}
         lifetimes = {b.name: ((b.rows, b.elements), b.first, b.last) for b in lowered.intermediates}
         places = shared_places(lifetimes)
@@ -330,14 +351,26 @@ class CallWriter:
         for buffer in lowered.intermediates:
             place, size = places[buffer.name], graph.sizes[buffer.rows]
             if place not in made:
-                made[place] = self._buffer(owner, (size, buffer.elements))
+                made[place] = self._result_buffer(owner, (size, buffer.elements))
             values[buffer.name] = f"{made[place]}.of<{kind}>({size} * {buffer.elements})"
         values |= {argument(choice): str(value) for choice, value in lowered.schedule.items()}
         values |= {space: size for space, size in graph.sizes.items() if space not in values}
         arguments = ", ".join(["nullptr", *[values[name] for name in lowered.signature]])
+        self._prepare(owner, lowered, graph)
         self._add(f"DEPLOY_RUN(({code.namespace}::__program_{lowered.name}({arguments})));")
         self._add("}")
         self._last[owner] = -1
+
+    def _encodings(self, owner: object, of: Graph | None, graph: EncodedGraph) -> dict[str, str]:
+        """Returns the addresses of encodings where programs read them; ``owner`` owns memory of the program."""
+        return dict(graph.encodings)
+
+    def _operand(self, owner: object, array: Array) -> str:
+        """Returns the address of an array where programs read it."""
+        return self.pointer(array)
+
+    def _prepare(self, owner: object, program: Lowered, graph: EncodedGraph) -> None:
+        """Writes what comes before the call of a program."""
 
     def _check_rows(
         self, step: RunProgram, name: str, array: Array, graph: EncodedGraph, space: str, row: tuple[int, ...]

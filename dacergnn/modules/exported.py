@@ -83,14 +83,16 @@ class ExportedProgramText:
         fields["plan"] = tuple([(question, answer) for question, answer in fields["plan"]])
         return cls(**fields)
 
-    def compiled(self, *, differentiated: bool = False) -> CompiledProgram:
+    def compiled(self, *, differentiated: bool = False, config: Config | None = None) -> CompiledProgram:
         """Returns the compiled program; it is as it was exported if the same compiler makes it.
 
         Args:
             differentiated: Whether inputs need gradients. The plan answers nothing then, since it is that of inference.
+            config: How it is compiled; None for the target and the plan that it was exported with.
         """
-        plan = Plan(self.plan) if self.compiler == compiler_version() and not differentiated else None
-        config = Config(implementation=self.implementation, plan=plan, tune="off")
+        if config is None:
+            plan = Plan(self.plan) if self.compiler == compiler_version() and not differentiated else None
+            config = Config(implementation=self.implementation, plan=plan, tune="off")
         profile = replace(TYPICAL, single_typed=self.single_typed)
         dtype: torch.dtype = getattr(torch, self.dtype)
         return compiled_program(ProgramSource(self.program, ()), dtype, torch.int32, config, profile, shared=True)
@@ -119,10 +121,12 @@ def program_of(text: str) -> ExportedProgramText:
 
 
 @lru_cache(maxsize=1024)
-def compiled_of(text: str, *, differentiated: bool = False) -> tuple[CompiledProgram, list[int]]:
+def compiled_of(
+    text: str, *, differentiated: bool = False, config: Config | None = None
+) -> tuple[CompiledProgram, list[int]]:
     """Returns the compiled program of a text, and the positions of its inputs among the operator's arrays."""
     exported = program_of(text)
-    compiled = exported.compiled(differentiated=differentiated)
+    compiled = exported.compiled(differentiated=differentiated, config=config)
     compiled.title = exported.name
     return compiled, [exported.inputs.index(name) for name in compiled.inputs]
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -112,3 +113,19 @@ def command(architectures: tuple[int, ...]) -> list[str]:
     shared = min(MOST_SHARED_KIB, *(SHARED_KIB.get(a, 99) for a in architectures))
     limit = f"-DDACERGNN_SHARED_BYTES={shared * 1024}"
     return [compiler()[0], *FLAGS, limit, *machines, f"-gencode=arch=compute_{newest},code=compute_{newest}"]
+
+
+def for_host(options: Iterable[str]) -> list[str]:
+    """Returns the words that pass options on to the compiler and the linker of the host."""
+    pairs = [("-Xlinker", o.removeprefix("-Wl,")) if o.startswith("-Wl,") else ("-Xcompiler", o) for o in options]
+    return [word for pair in pairs for word in pair]
+
+
+def host_command() -> list[str]:
+    """Returns the command that compiles C++ which calls the CUDA runtime, without include folders and files."""
+    return [compiler()[0], "-x", "c++", "-std=c++20", "-O3", "-Xcompiler", "-fPIC"]
+
+
+def link_command() -> list[str]:
+    """Returns the command that joins objects to a library, which holds the CUDA runtime."""
+    return [compiler()[0], "-shared", "-cudart", "static"]

@@ -226,7 +226,7 @@ def test_a_process_that_is_asked_to_end(deployed: Deployed) -> None:
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)  # while the rest of the request is on its way
             time.sleep(0.5)
-            with pytest.raises(RuntimeError, match="503.*being stopped"):
+            with pytest.raises(RuntimeError, match=r"503.*being stopped"):
                 watching.run(arrays_of(batch))
             slow.send(body[100:])
             answer = slow.getresponse()

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "device_memory.h"
 #include "emulation.h"
 
 #define __host__
@@ -18,32 +18,6 @@
 #define __grid_constant__
 #define __align__(bytes) alignas(bytes)
 #define __launch_bounds__(...)
-
-using cudaStream_t = struct CUstream_st*;
-
-// Kernels have run when their launch returns, so an event is the time at which it was recorded.
-using cudaEvent_t = std::chrono::steady_clock::time_point*;
-enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
-inline const char* cudaGetErrorString(cudaError_t error) { return error == cudaSuccess ? "no error" : "invalid argument"; }
-inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
-    *event = new std::chrono::steady_clock::time_point;
-    return cudaSuccess;
-}
-inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-    *event = std::chrono::steady_clock::now();
-    return cudaSuccess;
-}
-inline cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return event ? cudaSuccess : cudaErrorInvalidValue;
-}
-inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-    *milliseconds = std::chrono::duration<float, std::milli>(*end - *start).count();
-    return cudaSuccess;
-}
-inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    delete event;
-    return cudaSuccess;
-}
 
 struct alignas(8) [[gnu::may_alias]] int2 {
     int x, y;
@@ -65,7 +39,14 @@ namespace dacergnn::emulation {
 
 template <class Kernel>
 const char* launch(std::int64_t blocks, int threads, std::size_t shared_bytes, const Kernel& kernel) {
-    return launch(blocks, threads, shared_bytes, &kernel, [](const void* k) { (*static_cast<const Kernel*>(k))(); });
+    const auto now = [=] {
+        return launch(blocks, threads, shared_bytes, &kernel, [](const void* k) { (*static_cast<const Kernel*>(k))(); });
+    };
+    if (!streams_wait()) return now();
+    enqueue([now] {
+        if (const char* failure = now()) launch_failed(failure);
+    });
+    return nullptr;
 }
 
 inline int lane() { return static_cast<int>(threadIdx.x) % kLanes; }

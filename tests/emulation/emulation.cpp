@@ -8,6 +8,7 @@
 
 #include "access_hooks.h"
 #include "cooperation.h"
+#include "device_memory.cpp"
 #include "errors.h"
 
 uint3 threadIdx, blockIdx;

@@ -158,12 +158,14 @@ def _emulation() -> Path:
     return _build("emulation", '#include "emulation.cpp"\n', flags, EMULATION)
 
 
-def _flags() -> tuple[str, ...]:
+def _flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
     if on_device.CHOSEN:
-        return ()
+        return (), ()
     header = precompiled(_PRECOMPILED, _KERNEL_FLAGS, EMULATION)
-    return (*_KERNEL_FLAGS, "-include", str(header), "-x", "none", str(_emulation()), "-x", "c++")
+    return (*_KERNEL_FLAGS, "-include", str(header)), (*_KERNEL_FLAGS, "-x", "none", str(_emulation()))
 
 
-FLAGS = _flags()
+COMPILE_FLAGS, LINK_FLAGS = _flags()
+"""What g++ needs besides a source to make an object that runs in emulation, and besides objects to make a library."""
+FLAGS = (*COMPILE_FLAGS, *LINK_FLAGS[-3:], "-x", "c++") if LINK_FLAGS else ()
 """What g++ needs besides a source to build a library that runs in emulation."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from array import array
-from contextlib import nullcontext
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,12 +16,19 @@ from dacergnn import Config
 from dacergnn.native import nvcc
 from dacergnn.native.build import compiler
 from dacergnn.runtime import cuda_executable
-from tests.support.emulated import FLAGS
+from tests.support.emulated import COMPILE_FLAGS, EMULATION, FLAGS, LINK_FLAGS
 
 EMULATED = Config(implementation="cuda", cuda_arch=(80,))
 """Compiles layers for an emulated device."""
 STREAM = SimpleNamespace(cuda_stream=0)
-_QUIET = [flag for flag in FLAGS if not flag.startswith("-W")]  # the frame around kernels is DaCe's
+
+
+def _quiet(flags: Iterable[str]) -> list[str]:
+    return [flag for flag in flags if not flag.startswith("-W")]
+
+
+_QUIET = _quiet(FLAGS)  # the frame around kernels is DaCe's
+_HOST_FLAGS = ("-std=c++20", "-fPIC", "-fno-gnu-unique", "-DDACERGNN_EMULATE_CUDA", f"-I{EMULATION}")
 
 
 @pytest.fixture
@@ -49,3 +57,15 @@ def emulated_device(monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setattr(cuda_executable, "finish", lambda device: None)
     monkeypatch.setattr(cuda_executable.CUDAExecutable, "_device", "cpu")
     return EMULATED
+
+
+@contextmanager
+def emulated_builds() -> Generator[None]:
+    """While it lasts, exported libraries for CUDA are built to run in emulation."""
+    gxx = compiler()[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nvcc, "command", lambda architectures: [gxx, *_quiet(COMPILE_FLAGS)])
+        patch.setattr(nvcc, "for_host", lambda options: [])
+        patch.setattr(nvcc, "host_command", lambda: [gxx, *_HOST_FLAGS])
+        patch.setattr(nvcc, "link_command", lambda: [gxx, *_quiet(LINK_FLAGS)])
+        yield

@@ -120,7 +120,7 @@ def _edge_weights(reader: Reader, node: fx.Node) -> Array:
 def _program(reader: Reader, node: fx.Node) -> list[Array]:
     a = arguments(node)
     graph = _graph(reader, node, a)
-    compiled, order = compiled_of(a["program"])
+    compiled, order = compiled_of(a["program"], config=reader.config)
     arrays = [reader.needs_array(array) for array in a["arrays"]]
     inputs = {name: arrays[place] for name, place in zip(compiled.inputs, order, strict=True)}
     made = [reader.array(value) for value in node.meta["val"]]

@@ -21,7 +21,7 @@
 namespace deploy {
 
 // Codes that functions of a model return. The header of the model repeats them.
-enum Code { kDone = 0, kBadInput = 1, kNoMemory = 2, kBadWeights = 3, kNoProcessor = 4, kTooSmall = 5 };
+enum Code { kDone = 0, kBadInput = 1, kNoMemory = 2, kBadWeights = 3, kNoProcessor = 4, kTooSmall = 5, kDevice = 6 };
 
 // Holds the text of the last error of the calling thread.
 struct Message {
@@ -46,33 +46,42 @@ struct Failure {
   throw Failure{code};
 }
 
+// A kind of memory, and how pieces of it are taken and given back. `take` returns null if there is none.
+struct Memory {
+  const char *name;
+  void *(*take)(std::size_t bytes);
+  void (*give)(void *data);
+};
+inline constexpr Memory kPlain{"memory", [](std::size_t bytes) { return std::aligned_alloc(64, bytes); }, std::free};
+
 // A piece of memory that only grows, so that calls of equal size allocate nothing.
 class Buffer {
  public:
-  Buffer() = default;
+  explicit Buffer(const Memory &memory = kPlain) : memory_(memory) {}
   Buffer(const Buffer &) = delete;
   Buffer &operator=(const Buffer &) = delete;
-  ~Buffer() { std::free(data_); }
+  ~Buffer() { memory_.give(data_); }
 
   // Returns memory for `count` elements; what was there before is lost.
   template <class T>
   T *of(std::int64_t count) {
     constexpr std::int64_t kMost = std::int64_t{1} << 60;  // bytes, far more than there is
     if (count < 0 || count > kMost / static_cast<std::int64_t>(sizeof(T)))
-      fail(kNoMemory, "There is no memory for %lld elements; pass a smaller batch.", (long long)count);
+      fail(kNoMemory, "There is no %s for %lld elements; pass a smaller batch.", memory_.name, (long long)count);
     const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(count, 1)) * sizeof(T) + 63) / 64 * 64;
     if (bytes > bytes_) {
-      std::free(data_);
+      memory_.give(data_);
       bytes_ = 0;
       const std::size_t room = bytes + bytes / 4 / 64 * 64;  // sizes differ a little from call to call
-      data_ = std::aligned_alloc(64, room);
-      if (data_ == nullptr) fail(kNoMemory, "There is no memory for %zu bytes; pass a smaller batch.", room);
+      data_ = memory_.take(room);
+      if (data_ == nullptr) fail(kNoMemory, "There is no %s for %zu bytes; pass a smaller batch.", memory_.name, room);
       bytes_ = room;
     }
     return static_cast<T *>(data_);
   }
 
  private:
+  const Memory &memory_;
   void *data_ = nullptr;
   std::size_t bytes_ = 0;
 };
