@@ -22,7 +22,11 @@ from dacergnn.errors import DacergnnError
 @click.option("--target-cpu", "target_cpu", multiple=True, default=["native"], show_default=True, metavar="NAME",
               help="native, x86-64-v2, x86-64-v3, x86-64-v4 or aarch64. Several levels of x86-64 make one library, "
               "which chooses when it is loaded.")  # fmt: skip
-def export(source: str, out: Path, name: str, weights: str, target_cpu: tuple[str, ...]) -> None:
+@click.option("--cuda-arch", "cuda_arch", multiple=True, type=int, metavar="NUMBER",
+              help="Compute capability without the dot, such as 90: the library runs on CUDA devices.")  # fmt: skip
+def export(
+    source: str, out: Path, name: str, weights: str, target_cpu: tuple[str, ...], cuda_arch: tuple[int, ...]
+) -> None:
     """Export a model as one C library that needs neither Python nor torch.
 
     SOURCE is a file that torch.export.save wrote, or MODULE:FUNCTION, a function without arguments that returns a model
@@ -31,6 +35,7 @@ def export(source: str, out: Path, name: str, weights: str, target_cpu: tuple[st
     import dacergnn
 
     options: dict[str, Any] = {"name": name, "weights": weights, "target_cpu": list(target_cpu)}
+    options["cuda_arch"] = cuda_arch or None
     if Path(source).is_file():
         made = dacergnn.export(dacergnn.load_exported(source), out, **options)
     else:

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 import dacergnn
 from dacergnn import ArrayError, DacergnnError, HeteroGraph, UnsupportedCallError
 from dacergnn.deploy.library import ExportedLibrary
 from dacergnn.modules import RGCN
-from tests.deploy.networks import NAMES, Trained, assert_equal, leaves, trained
+from tests.deploy.networks import NAMES, Between, Trained, assert_equal, leaves, trained
 from tests.support.library import Library, Refused, export
 
 Exports = Callable[[str], tuple[Trained, ExportedLibrary]]
@@ -214,43 +213,12 @@ def test_refusals_name_the_operation_and_its_place(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-class _Between(nn.Module):
-    """Uses what stands between layers: norms, activations, joins, gathers, pooling, reductions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.norm = nn.Linear(16, 40), nn.BatchNorm1d(40)
-        self.slopes, self.table = nn.PReLU(40), nn.Embedding(9, 40)
-        self.jump = pyg.JumpingKnowledge("max")
-        with torch.no_grad():
-            self.norm.running_mean.normal_()  # type: ignore[union-attr]
-            self.slopes.weight.uniform_()
-
-    def forward(self, x: Tensor, index: Tensor, batch: Tensor) -> list[Tensor]:
-        h = self.slopes(self.norm(self.linear(x)))
-        h = self.jump([h, self.table(index), h.flip(-1) if False else h * 0.5])
-        unit = torch.nn.functional.normalize(h, dim=-1)
-        parts = torch.cat([unit, x], dim=-1).chunk(2, dim=-1)
-        h = parts[0] * parts[1] + torch.nn.functional.gelu(parts[0]) - parts[1].sigmoid()
-        pooled = [pyg.global_add_pool(h, batch, 4), pyg.global_max_pool(h, batch, 4), pyg.global_mean_pool(h, batch, 4)]
-        rows = torch.cat([h, h[index]], dim=0)
-        values, places = h.max(dim=-1)
-        return [
-            *pooled, rows, values, places, h.argmax(-1), h.softmax(-1), h.view(-1, 4, 7).mean(1), h.sum(0),
-            h.mean(0, keepdim=True), h[:2], h[-1:], torch.stack([h, -h]),
-        ]  # fmt: skip
-
-
 def test_what_stands_between_layers(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = _Between().eval()
-
-    def arguments(count: int) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.randn(count, 16), torch.arange(count) * 5 % min(count, 9), torch.arange(count) * 4 // count
-
-    library = Library(export(model, tmp_path, example=arguments(12)))
+    model = Between().eval()
+    library = Library(export(model, tmp_path, example=Between.arguments(12)))
     for count in (12, 2, 9, 300):
-        own = arguments(count)
+        own = Between.arguments(count)
         with torch.no_grad():
             assert_equal(library(*own), model(*own))
 

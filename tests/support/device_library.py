@@ -50,6 +50,10 @@ class EmulatedModel(Library):
         if failure is not None:
             raise Refused(0, failure.decode())
 
+    def fail_allocation(self, number: int) -> None:
+        """Lets the allocation of this number from now on find no memory; -1 for none."""
+        self.emulation.dacergnn_emulation_failing_allocation(ctypes.c_int64(number))
+
     def _copy(self, to: int, source: int, size: int) -> None:
         self.emulation.dacergnn_emulation_copy(ctypes.c_void_p(to), ctypes.c_void_p(source), ctypes.c_uint64(size))
 

@@ -51,9 +51,9 @@ class Library:
         self._library = ctypes.CDLL(str(made.library))
         for function in ("message", "processor", "fingerprint"):
             self.function(function).restype = ctypes.c_char_p
-        self._model = ctypes.c_void_p()
+        self.model = ctypes.c_void_p()
         path = weights or made.weights
-        self._check(self.function("create")(None if path is None else str(path).encode(), ctypes.byref(self._model)))
+        self._check(self.function("create")(None if path is None else str(path).encode(), ctypes.byref(self.model)))
 
     def function(self, name: str) -> Any:
         """Returns a function of the C interface."""
@@ -62,7 +62,7 @@ class Library:
     @property
     def processor(self) -> str:
         """Returns the kind of processor whose kernels run."""
-        return self.function("processor")(self._model).decode()
+        return self.function("processor")(self.model).decode()
 
     @property
     def fingerprint(self) -> str:
@@ -82,9 +82,9 @@ class Library:
             own.sizes[: tensor.dim()] = list(tensor.shape)
         return made
 
-    def run(self, inputs: Any, outputs: Any, threads: int = 1) -> None:
+    def run(self, inputs: Any, outputs: Any, threads: int | None = 1) -> None:
         """Runs a call; raises Refused if it fails."""
-        self._check(self.function("run")(self._model, inputs, outputs, threads))
+        self._check(self.function("run")(self.model, inputs, outputs, threads))
 
     def outputs(self, capacity: int) -> tuple[Any, list[Any]]:
         """Returns memory for the results of a call."""
