@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from dacergnn.deploy.processors import processors
 from dacergnn.deploy.reader import Reader
 from dacergnn.deploy.sources import WEIGHTS, LibrarySources
 from dacergnn.errors import DacergnnError
+from dacergnn.native.build import compiler_command
 from dacergnn.progress import working
 
 
@@ -76,6 +78,8 @@ def export(
     """
     if re.fullmatch(r"[a-z][a-z0-9_]*", name) is None:
         raise DacergnnError(f"name={name!r}: use small letters, digits and _, a letter first.")
+    if not _names_types(name):
+        raise DacergnnError(f"name={name!r} has a meaning in C or C++; use another name, such as {name}_model.")
     if weights not in ("inside", "beside"):
         raise DacergnnError(f'weights={weights!r} is neither "inside" nor "beside".')
     kinds = processors([target_cpu] if isinstance(target_cpu, str) else list(target_cpu))
@@ -86,6 +90,15 @@ def export(
         if config is None:
             return _write(LibrarySources(network, name, kinds, embedded=embedded), Path(folder))
         return _write(DeviceSources(network, name, kinds, config, embedded=embedded), Path(folder))
+
+
+def _names_types(name: str) -> bool:
+    """Tells whether a type of C and of C++ may have a name."""
+    text = f"typedef struct {name} {name};"
+    commands = [[*compiler_command(), "-x", language, "-fsyntax-only", "-"] for language in ("c", "c++")]
+    return not any(
+        subprocess.run(c, input=text, capture_output=True, text=True, check=False).returncode for c in commands
+    )
 
 
 def write_sources(model: nn.Module, folder: Path, *, example: tuple[Any, ...], name: str = "model") -> list[Path]:

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.config import Config
 from dacergnn.deploy.network import Array, Constant, RunProgram
 from dacergnn.deploy.sizes import Size, size_of
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import ProgramError, UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.record import apply_rule
@@ -210,10 +210,12 @@ class RowPrograms:
         if not exprs:
             return None
         program, outputs, leaves, _ = region(exprs, bipartite=False)
-        dtype = made[0].dtype
-        compiled = compiled_program(program, dtype, torch.int32, self._config, TYPICAL)
+        compiled = compiled_program(program, made[0].dtype, torch.int32, self._config, TYPICAL)
+        try:
+            results: list[Array | None] = [None] * len(compiled.outputs)
+        except ProgramError as error:
+            raise UnsupportedCallError(f"{label}: {error.message}") from error
         inputs = dict(zip(compiled.inputs, [self._array(leaf) for leaf in leaves], strict=True))
-        results: list[Array | None] = [None] * len(compiled.outputs)
         for array, place in places:
             position = outputs[place][0]
             first = results[position]

@@ -43,7 +43,7 @@ MOST_AXES = 4
 
 def quoted(text: str) -> str:
     """Returns a text as a literal of C++."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", text.replace("%", "%%").replace("\n", " ")) + '"'
+    return '"' + re.sub(r'(["\\])', r"\\\1", text.replace("\n", " ")) + '"'
 
 
 class CallWriter:
@@ -323,7 +323,7 @@ class CallWriter:
 
     def _check(self, step: CheckSizes) -> None:
         text = quoted(f"The sizes of the inputs do not fit the model, which asks for {step.label}.")
-        self._add(f"if (!{cpp(step.condition)}) deploy::fail(deploy::kBadInput, {text});")
+        self._add(f'if (!{cpp(step.condition)}) deploy::fail(deploy::kBadInput, "%s", {text});')
 
     def _run(self, step: RunProgram) -> None:
         code = self.programs[id(step.program)]

@@ -108,13 +108,13 @@ class TracedRunner(Runner):
         """Returns the outputs of a program for arrays in the order of its parameters."""
         try:
             compiled = self.compiled(program, arrays[0].dtype, graph)
-        except ProgramError as error:  # recorded values may be nested deeper than programs
+            sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
+            if sparse:
+                compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
+            self.core.remember(compiled, graph)
+            return compiled(graph, list(arrays))
+        except ProgramError as error:  # recorded values may be nested deeper, or have more axes, than those of programs
             raise UnsupportedCallError(str(error)) from error
-        sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
-        if sparse:
-            compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
-        self.core.remember(compiled, graph)
-        return compiled(graph, list(arrays))
 
 
 class _Runtime:

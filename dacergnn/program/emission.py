@@ -18,6 +18,8 @@ _PRODUCTS = {
     "compose": _OF_TYPES,
     "inner": _OF_TYPES,
 }
+MOST_AXES = 3
+"""The most axes of the rows that a statement computes (`library_nodes.form`)."""
 OWN_STATEMENT = (*GEMM_OPERATORS, "dot_prd", "sum")
 
 
@@ -45,6 +47,10 @@ class Emission:
         shape = shape_of(value, self.program.shape)
         if view is not None and size(view) != size(shape):
             raise ProgramError(f"reshape: {shape} has {size(shape)} elements, {view} has {size(view)}.")
+        if len(shape) > MOST_AXES:
+            raise ProgramError(
+                f"Rows of shape {shape} have more than {MOST_AXES} axes; join some of them by a reshape."
+            )
         array = self.program.add_array(name, owner, shape if view is None else view, self.dtype)
         self.program.insert(Statement(space, Ref(array, path), operation, value, self.place))
         return array

@@ -89,7 +89,7 @@ def test_threads_share_a_model(exports: Exports) -> None:
 
 def _bad_index(arguments: list[Tensor]) -> str:
     arguments[3][1, 2] = 99
-    return r"edge_index_dict\[\('author', 'writes', 'paper'\)\]: destination 99 of edge 2 is out of range; there are 27"
+    return r"edge_index_dict\.author__writes__paper: destination 99 of edge 2 is out of range; there are 27"
 
 
 def _bad_source(arguments: list[Tensor]) -> str:
@@ -205,6 +205,7 @@ def test_refusals_name_the_operation_and_its_place(tmp_path: Path) -> None:
     linear = nn.Linear(2, 2).eval()
     for options, text in (
         ({"name": "My model"}, "name='My model'"), ({"weights": "none"}, "weights='none'"),
+        ({"name": "int"}, "name='int' has a meaning in C"),
         ({"target_cpu": "z80"}, "target_cpu='z80' is not one of native"),
         ({"target_cpu": ["native", "x86-64-v3"]}, "one library holds kernels for several of x86-64-v2"),
     ):  # fmt: skip

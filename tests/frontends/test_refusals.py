@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from dacergnn import optimize
 from dacergnn.errors import GraphError, UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends import Frontend, ProgramSource, find_frontend, handled_classes, programs
 from tests.frontends.graphs import Edges, dgl_graph, edge_dict, type_name, typed_edges
@@ -220,3 +221,19 @@ def test_options_of_attention_layers_that_are_refused() -> None:
 def test_calls_of_attention_layers_that_are_handed_back(layer: nn.Module, args: Any, message: str) -> None:
     with pytest.raises(UnsupportedCallError, match=message):
         frontend(layer).edges(*args)
+
+
+class ManyAxes(pyg.MessagePassing):
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_j: torch.Tensor) -> torch.Tensor:
+        return (x_j.view(-1, 2, 2, 2, 2) * 2).flatten(1)
+
+
+def test_rows_of_more_axes_than_programs_have() -> None:
+    layer, x = ManyAxes(), torch.randn(EDGES.num_src, 16)
+    edge_index = EDGES.edge_index
+    with pytest.warns(UserWarning, match="more than 3 axes; join some"):
+        made = optimize(layer)(x, edge_index)
+    torch.testing.assert_close(made, layer(x, edge_index))

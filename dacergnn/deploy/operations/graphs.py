@@ -14,6 +14,7 @@ from dacergnn.deploy.network import (
     CopyEdgeRow,
     EdgeWeights,
     Graph,
+    Input,
     JoinEdges,
     RelationPart,
     RunProgram,
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from dacergnn.deploy.reader import Reader
 
 
+def _label(array: Array, label: str) -> str:
+    """Returns the name under which a user knows an array: that of an argument, else ``label``."""
+    return array.owner.label if isinstance(array.owner, Input) else label
+
+
 @handles("dacergnn::edges")
 def _edges(reader: Reader, node: fx.Node) -> Graph:
     a = arguments(node)
@@ -40,7 +46,7 @@ def _edges(reader: Reader, node: fx.Node) -> Graph:
         graph = reader.made[key] = Graph(reader.name("g"), sizes, typed=False, edges=edges.shape[1])
         if not a["bipartite"] and num_src != num_dst:
             reader.steps.append(CheckSizes(sympy.Le(num_dst, num_src), "destinations that are the first sources"))
-        reader.steps.append(SortEdges(graph, edges, types, label_of(node)))
+        reader.steps.append(SortEdges(graph, edges, types, _label(edges, label_of(node))))
     return reader.made[key]
 
 
@@ -76,7 +82,7 @@ def _typed_edges(reader: Reader, node: fx.Node) -> Graph:
         total = sympy.Add(*[part.shape[1] for part in edges])
         graph = reader.made[key] = Graph(reader.name("g"), sizes, typed=True, edges=total)
         parts = [
-            RelationPart(part, numbers[i], (ends[2 * i], ends[2 * i + 1]), label)
+            RelationPart(part, numbers[i], (ends[2 * i], ends[2 * i + 1]), _label(part, label))
             for i, (part, label) in enumerate(zip(edges, a["labels"].split("\n"), strict=True))
         ]
         reader.steps.append(JoinEdges(graph, parts, counts))
@@ -97,7 +103,8 @@ def _with_loops(reader: Reader, node: fx.Node) -> Array:
     made = reader.array(node)
     if key not in reader.made:
         reader.made[key] = made
-        step = AddLoops(made, edges, count, (nodes[0], nodes[1]), made.shape[1], label_of(node))
+        label = _label(edges, label_of(node))
+        step = AddLoops(made, edges, count, (nodes[0], nodes[1]), made.shape[1], label)
         reader.steps.append(step)
         return made
     known = reader.made[key]

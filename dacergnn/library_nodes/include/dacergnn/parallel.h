@@ -78,14 +78,22 @@ __attribute__((noinline)) void take_blocks(const Worker& worker, int64_t* taken,
 }
 
 // Calls worker(block) for every block; threads take blocks one by one in ascending order. Each thread works on its own
-// copy of `worker`, whose members are then state of the thread.
+// copy of `worker`, whose members are then state of the thread. No exception may leave a thread of OpenMP; the only one
+// that there is, for missing memory, is thrown again by the calling thread.
 template <class Worker>
 inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
     alignas(64) int64_t taken = 0;
 #ifdef _OPENMP
     if (!serial && blocks > 1 && thread_count() > 1) {
+        bool has_memory = true;
 #pragma omp parallel
-        take_blocks(worker, &taken, blocks);
+        try {
+            take_blocks(worker, &taken, blocks);
+        } catch (const std::bad_alloc&) {
+#pragma omp atomic write
+            has_memory = false;
+        }
+        if (!has_memory) throw std::bad_alloc();
         return;
     }
 #endif
