@@ -108,9 +108,10 @@ def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tup
         for line in absent:
             click.echo(line)
         append_line(options["path"], machine(device) | {"absent": absent})
-        todo = incomplete(data, scale, cases, settings, options["path"])
+        hidden: int = options["hidden"]
+        todo = incomplete(data, scale, hidden, cases, settings, options["path"])
         with Background(build_commands(todo) if options["build_ahead"] else {}) as builds:
-            left = run_all(todo, scale, settings, options["path"], deadline, options["case_limit"], builds)
+            left = run_all(todo, scale, hidden, settings, options["path"], deadline, options["case_limit"], builds)
         text = markdown(read_lines(options["path"]))
         click.echo(text)
         if options["table"] is not None:
@@ -127,14 +128,15 @@ def with_present(settings: DeviceSettings, device: torch.device) -> tuple[Device
     return replace(settings, against=usable), [f"{name} is left out: {why}" for name, why in reasons.items() if why]
 
 
-def incomplete(data: tuple[str, ...], scale: float, cases: list[Case], settings: DeviceSettings,
+def incomplete(data: tuple[str, ...], scale: float, hidden: int, cases: list[Case], settings: DeviceSettings,
                path: Path) -> dict[str, list[Case]]:  # fmt: skip
     """Returns the cases of each graph that have no complete line in a file."""
     known = [line for line in read_lines(path) if is_complete(line, settings.levels, settings.against)]
     keys = {key_of(line) for line in known}
 
     def left(name: str) -> list[Case]:
-        return [(m, how) for m, how in cases if (full_name(name, scale), m, how, settings.precision) not in keys]
+        case = {"data": full_name(name, scale), "precision": settings.precision, "hidden": hidden}
+        return [(m, how) for m, how in cases if key_of(case | {"model": m, "mode": how}) not in keys]
 
     return {name: left(name) for name in data}
 
@@ -164,7 +166,7 @@ def machine(device: torch.device) -> Line:
     return line
 
 
-def run_all(cases: dict[str, list[Case]], scale: float, settings: DeviceSettings, path: Path,
+def run_all(cases: dict[str, list[Case]], scale: float, hidden: int, settings: DeviceSettings, path: Path,
             deadline: float, case_limit: float, builds: Background) -> int:  # fmt: skip
     """Runs a process for the cases of each graph, and another one for those after a case at which a process failed.
 
@@ -187,7 +189,8 @@ def run_all(cases: dict[str, list[Case]], scale: float, settings: DeviceSettings
                 break
             if failure is not None and todo:
                 model, mode = todo.pop(0)
-                append_line(path, failed_line(model, full_name(name, scale), mode, settings.precision, failure))
+                line = failed_line(model, full_name(name, scale), mode, settings.precision, failure)
+                append_line(path, line | {"hidden": hidden})
         late += len(todo)
     return late
 
@@ -266,9 +269,9 @@ def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int,
                 entries = case.measure(mode)
                 limit = bound(model, mode, sizes, hidden, rates, settings.dtype.itemsize)
                 line = case_line(
-                    model, data, mode, entries, limit, precision=settings.precision, against=settings.against,
-                    edges=problem.num_edges, sizes=sizes, rates=asdict(rates), resident_bytes=resident,
-                    load_before=before, load_after=load(),
+                    model, data, mode, entries, limit, precision=settings.precision, hidden=hidden,
+                    against=settings.against, edges=problem.num_edges, sizes=sizes, rates=asdict(rates),
+                    resident_bytes=resident, load_before=before, load_after=load(),
                 )  # fmt: skip
                 append_line(path, line)
                 click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")

@@ -53,6 +53,6 @@ def data_option(*defaults: str, aliases: tuple[str, ...] = ()) -> Decorated:
     what = "Graphs between commas" if several else "A graph"
     return click.option(
         "--data", *aliases, "data", callback=chosen, metavar="NAMES" if several else "NAME",
-        help=f"{what}; a synthetic one by name and scale (am~0.1). By default {','.join(defaults)}; for a real graph "
-        "that is not on this machine, a synthetic one with its counts.",
+        help=f"{what}: a name, a name and a scale for a synthetic one (am~0.1), or a file (.npz, or PyG's .pt). By "
+        f"default {','.join(defaults)}; for a real graph that is not on this machine, a synthetic one with its counts.",
     )  # fmt: skip

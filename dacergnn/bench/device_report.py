@@ -50,7 +50,12 @@ def read_lines(path: Path) -> list[Line]:
 
 def key_of(line: Line) -> tuple[str, ...]:
     """Returns the key of a line; lines of the same case have the same key."""
-    return tuple(str(line[name]) for name in ("data", "model", "mode", "precision"))
+    return (*(str(line[name]) for name in ("data", "model", "mode", "precision")), str(width_of(line)))
+
+
+def width_of(line: Line) -> int:
+    """Returns the number of features of a line's case; files of earlier versions hold cases of 64 alone."""
+    return line.get("hidden", 64)
 
 
 def is_complete(line: Line, levels: Iterable[str], against: Iterable[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dacergnn.bench.device_report import PEERS, Line, Summary, kind_of, merged, ms_of
+from dacergnn.bench.device_report import PEERS, Line, Summary, kind_of, merged, ms_of, width_of
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
 
 LARGE = 1_000_000
@@ -18,7 +18,7 @@ HECTOR = {
 """Hector's speed-ups over the best of DGL, PyG, Seastar, Graphiler and HGL: geometric means over the eight graphs, as
 its section 4.2 gives them. For RGCN its table 4 has 1.91 and 2.76; the figures of the text are those of code without
 optimizations there."""
-_CASE = ("model", "graph", "mode", "precision")
+_CASE = ("model", "graph", "mode", "precision", "features")
 
 
 def markdown(lines: Iterable[Line]) -> str:
@@ -100,11 +100,12 @@ def fits(candidate: Line | None, resident: float | None, limit: float | None) ->
 
 def _means(cases: list[Summary]) -> list[str]:
     """Returns rows of geometric means, with the smallest values; means of shares are over large graphs alone."""
-    head = ("model", "mode", "precision", "graphs", "peer / O2", "replayed", "library / O2", "Hector's own (4.2)",
-            "hector / O2", "bound / O2, large graphs")  # fmt: skip
-    groups: dict[tuple[str, str, str], list[Summary]] = {}
+    head = ("model", "mode", "precision", "features", "graphs", "peer / O2", "replayed", "library / O2",
+            "Hector's own (4.2)", "hector / O2", "bound / O2, large graphs")  # fmt: skip
+    groups: dict[tuple[str, str, str, str], list[Summary]] = {}
     for case in cases:
-        groups.setdefault((case.line["model"], case.line["mode"], case.line["precision"]), []).append(case)
+        model, _, mode, precision, width = _case(case)
+        groups.setdefault((model, mode, precision, width), []).append(case)
     rows: list[list[str]] = []
     for names, group in groups.items():
         large = [case for case in group if case.line["edges"] >= LARGE]
@@ -115,12 +116,12 @@ def _means(cases: list[Summary]) -> list[str]:
                 _mean(group, lambda case: case.ratio()),
                 _mean(group, lambda case: case.ratio(replayed=True)),
                 _mean(group, lambda case: case.ratio(kinds=("pyg", "compiled", "dgl"))),
-                _number(HECTOR.get(names[:2]) if names[2] == "float32" else None, 4),
+                _number(HECTOR.get(names[:2]) if names[2:] == ("float32", "64") else None, 4),
                 _mean(group, _over_hector),
                 _mean(large, lambda case: case.share),
             ]
         )
-    return _table(head, rows, 3)
+    return _table(head, rows, 4)
 
 
 def _over_hector(case: Summary) -> Ratio | None:
@@ -133,7 +134,7 @@ def _mean(cases: list[Summary], value: Callable[[Summary], Ratio | None]) -> str
 
 def _case(case: Summary) -> list[str]:
     line = case.line
-    return [line["model"], line["data"], line["mode"], line["precision"]]
+    return [line["model"], line["data"], line["mode"], line["precision"], str(width_of(line))]
 
 
 def _named(candidate: Line | None) -> str:

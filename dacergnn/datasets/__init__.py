@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dacergnn.datasets.dataset import Dataset
 from dacergnn.datasets.files import read_file
-from dacergnn.datasets.loaders import DOWNLOADED, load_from_libraries, was_downloaded
+from dacergnn.datasets.loaders import DOWNLOADED, load_from_libraries, read_saved, was_downloaded
 from dacergnn.datasets.synthetic import SYNTHETIC_NAMES, synthetic
 from dacergnn.errors import DatasetError
 
@@ -25,7 +25,7 @@ __all__ = [
 
 NAMES = (
     *("aifb", "mutag", "fb15k237", "wn18rr", "mag_cut10", "heco_acm", "heco_dblp", "heco_freebase", "imdb"),
-    *("cora", "citeseer", "pubmed", "shapes_knn20"),
+    *("cora", "citeseer", "pubmed", "shapes_knn20", "bgs", "am", "mag", "biokg", "wikikg2", "fb15k"),
 )
 """Names of known real datasets; DACERGNN_DATA may hold others."""
 
@@ -34,8 +34,10 @@ def load(name: str) -> Dataset:
     """Loads a dataset by its name, as on the command line.
 
     Args:
-        name: ``aifb`` is a real one: ``aifb.npz`` in the folder DACERGNN_DATA, which may hold any file, else from PyG's
-            or DGL's own loader. ``am~0.1`` is a synthetic one at that scale, ``am~`` one at full scale.
+        name: ``aifb`` is a real one: ``aifb.npz`` in the folder DACERGNN_DATA, which may hold any file, else from a
+            loader of PyG, DGL or OGB. ``am~0.1`` is a synthetic one at that scale, ``am~`` one at full scale. A path
+            that ends in ``.npz`` or ``.pt`` is a file of one's own: arrays as `datasets.files` describes them, or a
+            ``Data`` or ``HeteroData`` of PyG that torch.save wrote.
 
     Raises:
         DatasetError: The name is unknown, the scale is not a positive number, or no source works; the error lists the
@@ -43,6 +45,8 @@ def load(name: str) -> Dataset:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DatasetError(f"name is a {type(name).__name__}; pass a name such as 'aifb' or 'am~0.1'.")
+    if name.endswith((".npz", ".pt")):
+        return _own_file(Path(name))
     family, tilde, scale = name.partition("~")
     if tilde:
         return synthetic(family, _scale(name, scale))
@@ -62,8 +66,19 @@ def load(name: str) -> Dataset:
         return dataset
     raise DatasetError(
         f"Dataset {name!r} could not be loaded: {'; '.join(tried)}. Set DACERGNN_DATA to a folder that holds "
-        f"{name}.npz, or install torch_geometric or dgl and allow network access for its download."
+        f"{name}.npz, or install torch_geometric, dgl or ogb and allow network access for its download."
     )
+
+
+def _own_file(path: Path) -> Dataset:
+    """Returns the dataset of a file by its path; its name is that of the file."""
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise DatasetError(f"{path}: {error}; name a file.") from None
+    if not path.is_file():
+        raise DatasetError(f"{path} does not exist; name a file that ends in .npz or .pt.")
+    return read_file(path.stem, path) if path.suffix == ".npz" else read_saved(path)
 
 
 def on_this_machine(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Loads datasets through PyG and DGL, which download them; both are imported only when needed."""
+"""Loads datasets through PyG, DGL and OGB, which download them; all are imported only when needed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from platformdirs import user_cache_path
 from torch import Tensor
 
 from dacergnn.datasets.dataset import Dataset
+from dacergnn.errors import DatasetError
 from dacergnn.graph import HeteroGraph
 
 Loader = Callable[[ModuleType, str], Any]
@@ -28,10 +29,20 @@ def _pyg(name: str, *args: str) -> tuple[str, Loader]:
     return "torch_geometric.datasets", lambda module, root: getattr(module, name)(root, *args)[0]
 
 
+def _ogb(name: str) -> tuple[str, Loader]:
+    return "ogb.linkproppred", lambda module, root: module.LinkPropPredDataset(name, root)[0]
+
+
 LOADERS: Mapping[str, tuple[tuple[str, Loader], ...]] = {
     # DGL's RDF graphs come first: they are the ones that benchmarks of relational systems use.
     "aifb": (_dgl("AIFBDataset"), _pyg("Entities", "AIFB")),
     "mutag": (_dgl("MUTAGDataset"), _pyg("Entities", "MUTAG")),
+    "bgs": (_dgl("BGSDataset"), _pyg("Entities", "BGS")),
+    "am": (_dgl("AMDataset"), _pyg("Entities", "AM")),
+    "mag": (_pyg("OGB_MAG"),),
+    "biokg": (_ogb("ogbl-biokg"),),
+    "wikikg2": (_ogb("ogbl-wikikg2"),),
+    "fb15k": (_dgl("FB15kDataset"),),
     "fb15k237": (_dgl("FB15k237Dataset"), _pyg("RelLinkPredDataset", "FB15k-237")),
     "wn18rr": (_pyg("WordNet18RR"),),
     "imdb": (_pyg("IMDB"),),
@@ -65,15 +76,38 @@ def load_from_libraries(name: str, tried: list[str]) -> Dataset | None:
         except Exception as error:
             tried.append(f"{library}'s loader failed ({_short(error)})")
             continue
-        return _of_dgl(name, data) if library == "dgl" else _of_pyg(name, data)
+        return {"dgl": _of_dgl, "ogb": _of_ogb}.get(library, _of_pyg)(name, data)
     return None
+
+
+def read_saved(path: Path) -> Dataset:
+    """Returns the dataset of a ``Data`` or ``HeteroData`` that torch.save wrote.
+
+    Raises:
+        DatasetError: PyG is not installed, or the file holds something else. Code in the file is not run.
+    """
+    try:
+        from torch_geometric.data import Data, HeteroData, data, storage
+    except ImportError as error:
+        raise DatasetError(f"{path} is read by PyG, which cannot be imported ({_short(error)}).") from error
+    remedy = "save a Data or HeteroData of PyG by torch.save"
+    parts = [value for module in (data, storage) for value in vars(module).values() if isinstance(value, type)]
+    own = [part for part in parts if part.__module__.startswith("torch_geometric.")]
+    try:
+        with torch.serialization.safe_globals([Data, HeteroData, *own]):
+            saved = torch.load(path, weights_only=True)
+    except Exception as error:  # torch raises many kinds for files that are none of its own
+        raise DatasetError(f"{path} cannot be read ({_short(error)}); {remedy}.") from error
+    if not isinstance(saved, Data | HeteroData):
+        raise DatasetError(f"{path} holds a {type(saved).__name__}; {remedy}.")
+    return _of_pyg(path.stem, saved)
 
 
 def was_downloaded(name: str) -> bool:
     """Tells whether a library has fetched the dataset before."""
     return any(
         any(path.is_file() for path in (_download_folder() / library / name).rglob("*"))
-        for library in ("dgl", "torch_geometric")
+        for library in ("dgl", "torch_geometric", "ogb")
     )
 
 
@@ -95,6 +129,22 @@ def _of_dgl(name: str, g: Any) -> Dataset:
     graph = HeteroGraph.from_dgl(g)
     by_type: dict[str, Mapping[str, Tensor]] = {str(t): g.nodes[t].data for t in g.ntypes}
     return _labelled(name, graph, by_type, feature_key="feat", label_keys=("label", "labels"))
+
+
+def _of_ogb(name: str, data: Any) -> Dataset:
+    """Returns a graph whose nodes have types, or whose edges are of one array with a type each."""
+    if "edge_index_dict" in data:
+        from torch_geometric.data import HeteroData
+
+        typed: Any = HeteroData()
+        for node_type, count in data["num_nodes_dict"].items():
+            typed[node_type].num_nodes = int(count)
+        for edge_type, ends in data["edge_index_dict"].items():
+            typed[edge_type].edge_index = torch.as_tensor(ends)
+        return Dataset(name, HeteroGraph.from_pyg(typed))
+    kinds = torch.as_tensor(data["edge_reltype"]).flatten()
+    edges, nodes = torch.as_tensor(data["edge_index"]), int(data["num_nodes"])
+    return Dataset(name, HeteroGraph.from_arrays(edges, kinds, num_nodes=nodes))
 
 
 def _of_pyg(name: str, data: Any) -> Dataset:

@@ -184,15 +184,15 @@ def test_tables() -> None:
     assert command == "    python gpu.py --data am"
     first, _, *rows = rows_of(times)
     assert rows[0][:4] == ["rgcn", "am~", "train", "float32"]
-    assert rows[0][4:] == ["2", "-", "3", "20 (RGCNConv)", "10 (RGCNConv compiled)", "12 (RelGraphConv)",
+    assert rows[0][5:] == ["2", "-", "3", "20 (RGCNConv)", "10 (RGCNConv compiled)", "12 (RelGraphConv)",
                            "8 (sources)", "16 (sources)", "4", "4", "1", "0.5"]  # fmt: skip
-    assert rows[2][4] == "failed"
+    assert rows[2][5] == "failed"
     assert {len(row) for row in rows} == {len(first)}
     first, _, *rows = rows_of(memory)
-    assert rows[0][4:] == ["5", "2", "3", "torch sources", "8", "yes", "5 of 5", "yes", "0 of 5"]
-    assert rows[1][4:] == ["-", "4", "-", "torch sources", "8", "-", "-", "-", "-"]
+    assert rows[0][5:] == ["5", "2", "3", "torch sources", "8", "yes", "5 of 5", "yes", "0 of 5"]
+    assert rows[1][5:] == ["-", "4", "-", "torch sources", "8", "-", "-", "-", "-"]
     assert {len(row) for row in rows} == {len(first)}
-    assert rows_of(means)[2] == ["rgcn", "train", "float32", "2", "2.83 (2)", "4 (4)", "5 (5)", "2.59",
+    assert rows_of(means)[2] == ["rgcn", "train", "float32", "64", "2", "2.83 (2)", "4 (4)", "5 (5)", "2.59",
                                  "1.5 (1.5)", "0.5 (0.5)"]  # fmt: skip
     assert set(HECTOR) == {(model, mode) for model in ("rgcn", "rgat", "hgt") for mode in ("infer", "train")}
 
@@ -382,14 +382,17 @@ def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "argv", ["gpu.py"])
     cases = [("rgcn", "infer"), ("rgcn", "train"), ("hgt", "infer")]
     append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts)  # rgcn, train
-    missing = partial(gpu.incomplete, scale=1.0, cases=cases, settings=settings, path=path)
-    again = partial(gpu.run_all, scale=1.0, settings=settings, path=path, case_limit=math.inf, builds=NOTHING)
+    missing = partial(gpu.incomplete, scale=1.0, hidden=64, cases=cases, settings=settings, path=path)
+    again = partial(
+        gpu.run_all, scale=1.0, hidden=64, settings=settings, path=path, case_limit=math.inf, builds=NOTHING
+    )
     assert missing(("am",)) == {"am": [("rgcn", "infer"), ("hgt", "infer")]}
     assert again(missing(("am",)), deadline=math.inf) == 0
     assert asked == ["rgcn:infer,hgt:infer", "hgt:infer"]
     assert again(missing(("am",)), deadline=math.inf) == 0
     assert len(asked) == 2
     assert again(missing(("am", "bgs")), deadline=-math.inf) == 3  # those of bgs
+    assert missing(("am",), hidden=32) == {"am": cases}
 
 
 def test_cases_that_are_left_show_in_the_exit_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -34,8 +35,8 @@ def test_unreachable_datasets_say_what_was_tried(tmp_path: Path, monkeypatch: py
     assert str(caught.value) == (
         f"Dataset 'aifb' could not be loaded: {tmp_path}/aifb.npz does not exist; dgl cannot be imported "
         "(ImportError: No module named 'dgl.data'); torch_geometric's loader failed (ConnectionError: no "
-        "route to host). Set DACERGNN_DATA to a folder that holds aifb.npz, or install torch_geometric or "
-        "dgl and allow network access for its download."
+        "route to host). Set DACERGNN_DATA to a folder that holds aifb.npz, or install torch_geometric, "
+        "dgl or ogb and allow network access for its download."
     )
     monkeypatch.delenv("DACERGNN_DATA")
     with pytest.raises(DatasetError, match="DACERGNN_DATA is not set; PyG and DGL have no loader for it"):
@@ -96,3 +97,54 @@ def test_dgl_loaders(monkeypatch: pytest.MonkeyPatch):
     assert loaded.test_idx is not None
     assert loaded.test_idx.tolist() == [2]
     assert loaded.graph.size("R") == 2
+
+
+def test_ogb_loaders(monkeypatch: pytest.MonkeyPatch):
+    ends = np.array([[0, 1], [2, 0]])
+    graphs = {
+        "ogbl-biokg": {
+            "edge_index_dict": {("drug", "treats", "disease"): ends},
+            "edge_reltype": {("drug", "treats", "disease"): np.zeros((2, 1), np.int64)},
+            "num_nodes_dict": {"disease": 3, "drug": 2},
+        },
+        "ogbl-wikikg2": {"edge_index": ends, "edge_reltype": np.array([[4], [1]]), "num_nodes": 3},
+    }
+    module = types.SimpleNamespace(LinkPropPredDataset=lambda name, root: [graphs[name]])
+    libraries(monkeypatch, ogb_linkproppred=module)
+    monkeypatch.delenv("DACERGNN_DATA", raising=False)
+    typed, plain = datasets.load("biokg").graph, datasets.load("wikikg2").graph
+    assert (typed.size("E"), typed.size("NS"), typed.size("T")) == (2, 5, 2)
+    assert (plain.size("E"), plain.size("NS"), plain.size("R")) == (2, 3, 5)
+
+
+def test_saved_objects_of_pyg(tmp_path: Path):
+    data_module = pytest.importorskip("torch_geometric.data")
+    hetero = data_module.HeteroData()
+    hetero["movie"].x, hetero["actor"].num_nodes = torch.ones(2, 3), 4
+    hetero["actor", "in", "movie"].edge_index = torch.tensor([[3, 0], [1, 0]])
+    torch.save(hetero, tmp_path / "films.pt")
+    loaded = datasets.load(str(tmp_path / "films.pt"))
+    assert (loaded.name, loaded.graph.size("NS"), loaded.features["movie"].shape) == ("films", 6, (2, 3))
+    edges = torch.tensor([[0, 1], [1, 2]])
+    torch.save(data_module.Data(edge_index=edges, y=torch.tensor([2, 0, 1]), num_nodes=3), tmp_path / "one.pt")
+    assert datasets.load(str(tmp_path / "one.pt")).num_classes == 3
+
+
+class Harmful:
+    def __reduce__(self) -> object:
+        return Path.touch, (Path("touched"),)
+
+
+def test_saved_files_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("torch_geometric")
+    monkeypatch.chdir(tmp_path)
+    torch.save({"edge_index": torch.zeros(2, 1)}, "dictionary.pt")
+    torch.save(Harmful(), "harmful.pt")
+    for name, text in (
+        ("none.npz", r"none\.npz does not exist; name a file"),
+        ("dictionary.pt", "holds a dict; save a Data or HeteroData"),
+        ("harmful.pt", r"harmful\.pt cannot be read .*save a Data or HeteroData"),
+    ):  # fmt: skip
+        with pytest.raises(DatasetError, match=text):
+            datasets.load(name)
+    assert not Path("touched").exists()

@@ -220,6 +220,7 @@ def test_any_file_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     write(tmp_path / "own" / "my.graph.npz")
     assert datasets.load("my.graph").name == "my.graph"
     write(tmp_path / "outside.npz")
+    assert datasets.load(str(tmp_path / "outside.npz")).name == "outside"
     for name in ("../outside", str(tmp_path / "outside"), "other"):
         with pytest.raises(DatasetError, match="There is no dataset"):
             datasets.load(name)
