@@ -103,7 +103,7 @@ TYPICAL_RATES = {"cpu": Rates(1.6e11, 3.0e10, 3.5e10, 1.7e9), "cuda": Rates(4.0e
 """Rates of kernels: "cpu" was measured on two cores of a server; "cuda" is estimated for a large device, from the data
 sheet where that has a figure."""
 
-TUNINGS = ("off", "model", "measure")
+TUNINGS = ("off", "model", "fast", "measure")
 """Ways to find a plan."""
 
 
@@ -180,7 +180,11 @@ class Config:
             none. Plans that tuning finds are no part of a `Config`.
         tune: How programs for the CPU get a plan for what ``plan`` leaves open (`TUNINGS`): "off" goes by cost alone,
             "model" settles schedules by a learned performance model, "measure" builds and runs the plans that this
-            model rates best, for minutes, on the graph of the first call.
+            model rates best, for minutes, on the graph of the first call. "fast" begins as "off" does, builds one or
+            two plans that the model rates better in the background, and races them in the calls themselves
+            (docs/tuning.md). Values of different plans agree to rounding.
+        deterministic: Whether "fast" races nothing and stays with the plan of "off", so that values are the same in
+            every call and process. `torch.use_deterministic_algorithms` has the same effect.
         check_graph: Whether calls compare all edges with the encoded ones, by a checksum: "always", "never", or only
             where torch does not count writes to them ("auto"; docs/graphs.md). Changes no build.
     """
@@ -198,6 +202,7 @@ class Config:
     adjacency: str = "auto"
     plan: Plan | None = None
     tune: str = "model"
+    deterministic: bool = False
     check_graph: CheckGraph = "auto"
 
     def __post_init__(self) -> None:

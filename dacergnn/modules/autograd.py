@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,9 @@ from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
+from dacergnn.modules.contest import Runner
 from dacergnn.modules.retained import RUN_AGAIN, is_retained
+from dacergnn.modules.variant import Variant
 from dacergnn.runtime.pool import Lease
 from dacergnn.runtime.transformed import is_transformed
 
@@ -51,6 +54,12 @@ class Invocation:
     program: CompiledProgram
     graph: HeteroGraph
     mask: Mask
+    variant: Variant | None = None
+    """The build that has run the forward."""
+    runner: Runner | None = None
+    """What the seconds of the run belong to, if builds of the program race."""
+    seconds: float = 0.0
+    """What the forward has taken, until a backward has counted it."""
     lease: Lease | None = None
     """Holds the arrays that the forward has saved."""
     overwritten: bool = False
@@ -64,7 +73,8 @@ class Invocation:
             again: Whether another backward may follow, so that the saved arrays must stay as they are.
             gradients: The gradients of the results.
         """
-        variant, count = self.program.variant(self.mask), len(self.mask)
+        variant, count = self.variant, len(self.mask)
+        assert variant is not None
         results: list[Tensor | None] = [None] * count
         if variant.backward is None:
             return results
@@ -79,7 +89,12 @@ class Invocation:
             self.lease, self.overwritten = None, True
         pools = {"input": saved[:count], "output": outputs, "gradient": gradients}
         arrays = [pools[kind][i] for kind, i in variant.sources]
-        values = variant.backward(variant.backward.prepare(self.graph, giver=giver), arrays, lease)
+        prepared = variant.backward.prepare(self.graph, giver=giver)
+        start = perf_counter()
+        values = variant.backward(prepared, arrays, lease)
+        if self.seconds:  # of the forward; another backward of it counts no more
+            self.program.note(self.mask, self.runner, self.seconds + perf_counter() - start, self.graph)
+            self.seconds = 0.0
         for slot, value in zip(variant.slots, values, strict=True):
             results[slot] = value
         return results
@@ -126,14 +141,19 @@ def _step_of(name: str) -> type[_Run]:
 
 
 def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    forward = invocation.program.variant(invocation.mask).forward
-    results, invocation.lease = forward.run(forward.prepare(invocation.graph), list(inputs))
+    invocation.variant, invocation.runner = invocation.program.take(invocation.mask, invocation.graph)
+    forward = invocation.variant.forward
+    prepared = forward.prepare(invocation.graph)
+    start = perf_counter()
+    results, invocation.lease = forward.run(prepared, list(inputs))
+    invocation.seconds = perf_counter() - start
     return tuple(results)
 
 
 def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Saves the tensors that backwards read."""
-    variant = invocation.program.variant(invocation.mask)
+    variant = invocation.variant
+    assert variant is not None
     ctx.invocation, ctx.shapes = invocation, [t.shape for t in inputs]
     ctx.save_for_backward(
         *[t if i in variant.kept else None for i, t in enumerate(inputs)],

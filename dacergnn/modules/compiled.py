@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache, partial
-from hashlib import sha256
+from functools import cache, lru_cache, partial
 from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 import dace
 import torch
@@ -23,39 +23,27 @@ from dacergnn.modules import sdfg_files
 from dacergnn.modules.ahead import started, zeros_of
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.building import Turns, building
-from dacergnn.modules.elements import ELEMENTS, check_elements
-from dacergnn.modules.sparse import SparseArrays
+from dacergnn.modules.contest import Contest, Runner
+from dacergnn.modules.planned import PlannedProgram, lowered
 from dacergnn.modules.variant import Variant
-from dacergnn.native.build import build_all, check_compiler
-from dacergnn.plan import Plan
+from dacergnn.native.build import build_all
 from dacergnn.program import Program
-from dacergnn.program.flatten import FlatProgram, flatten
-from dacergnn.program.names import sdfg_name
-from dacergnn.program.parser import parse_flat
 from dacergnn.progress import working
 from dacergnn.runtime import plan_cache
-from dacergnn.runtime.cuda_device import allows_tf32, architectures
+from dacergnn.runtime.cuda_device import allows_tf32
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.inputs import check_inputs
-from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Gate, Stacks
 from dacergnn.runtime.transformed import is_transformed
-from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.sdfg_passes import Compilation
 from dacergnn.sdfg_passes.gradient_program import gradient_program
-from dacergnn.target import Target, find
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Answers = tuple[tuple[str, str], ...]
 
 
-def _lowered(compilation: Compilation) -> tuple[Lowered, Lowered | None]:
-    """Returns the forward and, if there is one, the backward as C++."""
-    backward = None if compilation.backward is None else lower(compilation.backward, compilation.saved)
-    return lower(compilation.forward, compilation.saved), backward
-
-
-class CompiledProgram:
+class CompiledProgram(PlannedProgram):
     """Compiles a program on demand; all layers that run it share the object. Get one from `compiled_program`."""
 
     def __init__(
@@ -69,79 +57,13 @@ class CompiledProgram:
         *,
         shared: bool = False,
     ) -> None:
-        check_elements("the layer", dtype, config.implementation)
-        self.program = program
-        flat = self._flat()
-        self.dtype = dtype
-        self.index = index
-        self.config = config if config.plan is None else replace(config, plan=config.plan.of_model())
-        self.shared = shared
-        self.profile = profile
-        """Describes the graphs that choices are made for; with sparse features, the graph of the first call."""
-        self.name: str = flat.name
-        self.title = flat.name  # of what runs the program, for users
-        self.inputs = [sdfg_name(name) for name in flat.arrays]
-        """The arrays that calls take."""
-        self.sparse = [name for name in self.inputs if name in sparse]
-        arrays = [(name, ast.dump(node)) for name, node in flat.arrays.items()]
-        # All that the parser reads: helper functions are inlined, constants bound.
-        self._text = (flat.name, arrays, [ast.dump(n) for n in flat.body], self.sparse)
-        self._architectures = architectures(config.cuda_arch) if find(config.implementation).has_architectures else ()
+        super().__init__(program, dtype, index, config, profile, sparse, shared=shared)
         self._variants: dict[Mask, Variant] = {}
-        self._planned: dict[Mask, tuple[list[str], LoweredProgram]] = {}
         self._turns = Turns()
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
+        self._contests: dict[Mask, Contest] = {}
         self._features: Callable[[], HeteroGraph | None] | None = None
-
-    def _flat(self) -> FlatProgram:
-        return flatten(self.program.source, dict(self.program.bindings), self.program.then)
-
-    @cached_property
-    def sdfg(self) -> dace.SDFG:
-        """Returns the program as it was parsed, and rewritten for sparse features, before all passes."""
-        return self._parsed if self._arrays is None else self._arrays.program.sdfg
-
-    @property
-    def _parsed(self) -> dace.SDFG:
-        with building():
-            return parse_flat(self._flat(), ELEMENTS[self.dtype])
-
-    @cached_property
-    def _arrays(self) -> SparseArrays | None:
-        """Returns the maker of the arrays that builds take; None without sparse features."""
-        return SparseArrays.of(self._parsed, self.inputs, self.sparse) if self.sparse else None
-
-    @cached_property
-    def _taken(self) -> list[str]:
-        """Returns the arrays that builds take."""
-        return self.inputs if self._arrays is None else [*self._arrays.program.arrays]
-
-    @cached_property
-    def outputs(self) -> list[str]:
-        """Returns the names of the results."""
-        return Program(self.sdfg).outputs
-
-    @property
-    def result_rows(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Returns row space and row shape of each result."""
-        view = Program(self.sdfg)
-        return [(view.space(name), view.shape(name)) for name in view.outputs]
-
-    def inference_code(self) -> Lowered:
-        """Returns the code for calls in which no input needs gradients; it need not be built."""
-        return self._plan((False,) * len(self._taken))[1].forward
-
-    @property
-    def answers(self) -> Answers:
-        """Returns the answers of the plan for calls in which no input needs gradients."""
-        program = self._plan((False,) * len(self._taken))[1]
-        with building():
-            return self._compiled([], program.answers).plan.answers
-
-    @property
-    def _target(self) -> Target:
-        return find(self.config.implementation)
 
     def variant(self, mask: Mask) -> Variant:
         """Returns the build for calls in which the inputs in ``mask`` need gradients."""
@@ -152,7 +74,21 @@ class CompiledProgram:
                 if variant is None:
                     with working(self._work(mask)):
                         variant = self._variants[mask] = self._build(mask)
+                    if self._races and mask not in self._raced:
+                        self._contests[mask] = self._contest(mask, variant)
         return variant
+
+    def take(self, mask: Mask, graph: HeteroGraph) -> tuple[Variant, Runner | None]:
+        """Returns the build for a call, and what `note` takes its seconds for."""
+        variant = self.variant(mask)
+        contest = self._contests.get(mask)
+        return (variant, None) if contest is None else contest.take(graph)
+
+    def note(self, mask: Mask, runner: Runner | None, seconds: float, graph: HeteroGraph) -> None:
+        """Takes the seconds of a call whose build `take` has chosen."""
+        contest = self._contests.get(mask)
+        if contest is not None:
+            contest.note(runner, seconds, graph)
 
     def _work(self, mask: Mask) -> str:
         """Describes the making of a build, for users."""
@@ -167,7 +103,7 @@ class CompiledProgram:
         return variant.forward
 
     def _build(self, mask: Mask) -> Variant:
-        wrt, program = self._built(mask)
+        program = self._built(mask)
         self._planned.pop(mask)
         if not self._target.has_architectures and self.config.cuda_arch is not None:
             config = replace(self.config, implementation="cuda")
@@ -176,30 +112,42 @@ class CompiledProgram:
                 self.program, self.dtype, self.index, config, self.profile, sparse, shared=self.shared
             )
             device._built(mask)
-        with building():
-            return self._load(program, cache(partial(self._compiled, wrt, program.answers, keep=True)))
+        return self._loaded(program)
 
-    def _built(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
-        """Returns the inputs that need gradients, and the program, whose library is in the cache of builds."""
-        wrt, program = self._plan(mask)
+    def _loaded(self, program: LoweredProgram) -> Variant:
+        with building():
+            return self._load(program, cache(partial(self._compiled, [*program.wrt], program.answers, keep=True)))
+
+    def _built(self, mask: Mask) -> LoweredProgram:
+        """Returns the program after all passes, whose library is in the cache of builds."""
+        program = self._plan(mask)
         self._build_parts(program)
-        return wrt, program
+        return program
 
-    def _plan(self, mask: Mask) -> tuple[list[str], LoweredProgram]:
-        """Returns the inputs that need gradients, and the program after all passes, which need not be built."""
-        check_compiler(self._architectures)  # before the work that only a build needs
-        with building():
-            if mask in self._planned:
-                return self._planned[mask]
-            wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]
-            choices = self.config, self._target.version, self.profile, mask, self.shared
-            key = plan_cache.plan_key(*self._text, self.dtype, self.index, *choices)
-            program = plan_cache.load(key, self.name)
-            if program is None:
-                program = self._lower(self._tuned(wrt) if self._tunes else self._compiled(wrt))
-                plan_cache.keep(key, self.name, program)
-            self._planned[mask] = wrt, program
-            return wrt, program
+    def _contest(self, mask: Mask, default: Variant) -> Contest:
+        """Returns the race of a build against those that the model rates better."""
+
+        def settle(winner: Variant) -> None:
+            self._variants[mask] = winner
+            if not any(mask):
+                self._inference = winner
+            del self._contests[mask]
+            plan_cache.keep(self._key_of_winner(mask), self.name, winner.program)
+
+        return Contest(default, partial(self._challengers, default), settle)
+
+    def _challengers(self, default: Variant, graph: HeteroGraph) -> list[Variant]:
+        """Returns builds by plans that the model rates better for a graph."""
+        from dacergnn.tuning.tuned import promising  # imported only where programs are tuned
+
+        wrt, made = [*default.program.wrt], list[Variant]()
+        options: Any = {"shared": self.shared, "guard": building}
+        for compilation in promising(self.sdfg, wrt, self.config, self.index_type, graph, **options):
+            with building():
+                program = self._lower(compilation, tuned=True)
+            self._build_parts(program)
+            made.append(self._loaded(program))
+        return made
 
     def _first(
         self, mask: Mask, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None
@@ -212,7 +160,7 @@ class CompiledProgram:
         if is_transformed():
             return None
         with working(self._work(mask)):
-            program = self._plan(mask)[1]
+            program = self._plan(mask)
             check_inputs(program.forward, self.dtype, graph, stacks, inputs)
             builds = started()
             if builds is None:
@@ -229,64 +177,25 @@ class CompiledProgram:
     def _made(self, compilation: Compilation) -> Variant:
         """Builds SDFGs as they are."""
         with building():
-            forward, backward = _lowered(compilation)
+            forward, backward = lowered(compilation)
             results = len(Program(compilation.forward).outputs) - len(compilation.saved)
             program = LoweredProgram(forward, backward, results, tuple(compilation.wrt))
             self._build_parts(program)
             return self._load(program, lambda: compilation)
-
-    def _compiled(self, wrt: list[str], answers: Answers = (), *, keep: bool = False) -> Compilation:
-        tuned, shared = Plan(answers), self.shared
-        return compile_program(
-            self.sdfg, wrt, self.config, self.index_type, self.profile, tuned=tuned, shared=shared, keep=keep
-        )
-
-    @property
-    def index_type(self) -> Typeclass:
-        """Returns the element type of encodings."""
-        return _INDICES[self.index]
-
-    @cached_property
-    def key(self) -> str:
-        """Returns a key of the program and the calls that it serves, whatever the passes make of it."""
-        calls = self.dtype, self.index, self.config.implementation, self.profile.single_typed
-        return sha256(repr((*self._text, *calls)).encode()).hexdigest()[:20]
-
-    @property
-    def _tunes(self) -> bool:
-        return self.config.tune != "off" and self._target.tunes
-
-    def _tuned(self, wrt: list[str]) -> Compilation:
-        from dacergnn.tuning.tuned import tuned  # imported only where programs are tuned
-
-        graph = self.profile.origin()
-        if graph is None:
-            return self._compiled(wrt)
-        return tuned(self.sdfg, wrt, self.config, self.index_type, graph, shared=self.shared)
-
-    def _lower(self, compilation: Compilation) -> LoweredProgram:
-        forward, backward = _lowered(compilation)
-        answers = compilation.plan.answers if self._tunes else ()
-        gradient = None if backward is None else gradient_program(self.sdfg, compilation.wrt)
-        again = () if gradient is None else gradient.inputs
-        user = self.config.plan or Plan()
-        asked = tuple(question for question in user.by_question if question in compilation.asked)
-        wrt = tuple(compilation.wrt)
-        return LoweredProgram(forward, backward, len(self.outputs), wrt, again, answers, asked)
 
     def _load(self, program: LoweredProgram, compile_again: Callable[[], Compilation]) -> Variant:
         load = self._target.executable_class()
         asked = frozenset(program.asked)
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
-            return Variant(forward, None, program.results, (), (), frozenset(), frozenset(), compile_again, asked)
+            return Variant(program, forward, None, (), (), frozenset(), frozenset(), compile_again, asked)
         backward = load(program.backward, None, self._architectures)
         forward.encodings = tuple(dict.fromkeys((*forward.lowered.encodings, *backward.lowered.encodings)))
         slots = tuple(self._taken.index(n) for n in program.wrt)
         sources = program.sources(self._taken)
         kept = frozenset([i for kind, i in sources if kind == "input"] + [*map(self._taken.index, program.again)])
         read = frozenset([i for kind, i in sources if kind == "output"])
-        return Variant(forward, backward, program.results, sources, slots, kept, read, compile_again, asked)
+        return Variant(program, forward, backward, sources, slots, kept, read, compile_again, asked)
 
     def gradients(self, mask: Mask) -> Gradients | None:
         """Returns the program of the gradients of the inputs in ``mask``, itself differentiable; None for no inputs.
@@ -363,8 +272,17 @@ class CompiledProgram:
                 return run(Invocation(self, graph, mask), inputs)
         if self._inference is None and (zeros := self._first((False,) * len(inputs), graph, inputs)) is not None:
             return zeros
-        executable = self.inference()
-        return tuple(executable.run(executable.prepare(graph), inputs)[0])
+        return self._infer(graph, inputs, None)
+
+    def _infer(self, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None) -> tuple[Tensor, ...]:
+        executable, contest = self.inference(), self._contests.get((False,) * len(self._taken))
+        if contest is None:
+            return tuple(executable.run(executable.prepare(graph, stacks), inputs)[0])
+        variant, runner = contest.take(graph)
+        prepared, start = variant.forward.prepare(graph, stacks), perf_counter()
+        results = tuple(variant.forward.run(prepared, inputs)[0])
+        contest.note(runner, perf_counter() - start, graph)
+        return results
 
     def stacked(
         self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks | None, gate: Gate | None = None
@@ -393,8 +311,7 @@ class CompiledProgram:
             zeros = self._first((False,) * len(self._taken), graph, tensors, stacks)
             if zeros is not None:
                 return zeros
-        executable = self.inference()
-        return tuple(executable.run(executable.prepare(graph, stacks), tensors)[0])
+        return self._infer(graph, tensors, stacks)
 
 
 @lru_cache(maxsize=1024)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dacergnn.modules.building import building
 from dacergnn.runtime.executable import Executable
+from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.sdfg_passes import Compilation
 
 
@@ -20,9 +21,9 @@ class Variant:
     that the backward reads.
     """
 
+    program: LoweredProgram
     forward: Executable
     backward: Executable | None
-    results: int
     sources: tuple[tuple[str, int], ...]
     slots: tuple[int, ...]
     kept: frozenset[int]
@@ -30,6 +31,11 @@ class Variant:
     compile_again: Callable[[], Compilation]
     asked: frozenset[str] = frozenset()
     """Holds the questions that the user's plan has answered."""
+
+    @property
+    def results(self) -> int:
+        """Returns how many outputs of the forward are results of the program."""
+        return self.program.results
 
     @property
     def giver(self) -> Executable | None:

@@ -20,7 +20,7 @@ _SOURCES = (
     "cost.py",
     "graph",
     "library_nodes",
-    "modules/compiled.py",
+    "modules/planned.py",
     "plan.py",
     "program",
     "runtime/lower.py",

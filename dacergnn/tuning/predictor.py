@@ -87,12 +87,13 @@ class Predictor:
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the seconds of each program."""
-        if not programs:
-            return np.zeros(0)
+        return np.exp(np.mean(self.logarithms(programs), axis=0)) if programs else np.zeros(0)
+
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Returns the logarithm of the seconds of each program, by each network: float64 [networks, programs]."""
         batch = joined(programs)
         averages, sums = _averages(batch), _sums(batch)
-        logs = [np.log(_predicted(weights, batch, averages, sums, self.pooled)) for weights in self.members]
-        return np.exp(np.mean(logs, axis=0))
+        return np.log([_predicted(weights, batch, averages, sums, self.pooled) for weights in self.members])
 
 
 def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from dacergnn.library_nodes.node import Typeclass
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, seconds
 from dacergnn.tuning.predictor import Model, Predictor
@@ -26,6 +28,8 @@ FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
 """So many of the fastest are measured again, longer, because the least of many means is too low."""
 MODEL = Path(__file__).with_name("model.npz")
 """File of the model that comes with the package; `dacergnn tune evaluate --out` trained it."""
+CHALLENGERS, EVALUATIONS = 2, 40
+"""Number of programs that race against the default, and of programs that are compiled to find them."""
 _ELEMENTS = 1 << 24
 
 
@@ -65,6 +69,43 @@ def tuned(
     candidates = [run(Plan()), *(candidate.found for candidate in promising)]
     results = len(Program(sdfg).outputs)
     return candidates[fastest(ready({n: Runnable(c, results) for n, c in enumerate(candidates)}, graph))]
+
+
+def promising(
+    sdfg: dace.SDFG,
+    wrt: Sequence[str],
+    config: Config,
+    index: Typeclass,
+    graph: HeteroGraph,
+    model: Predictor | None = None,
+    *,
+    shared: bool = False,
+    guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+    lower_bound: float = 0.0,
+) -> list[Compilation]:
+    """Returns up to `CHALLENGERS` programs that the model predicts to be faster than the default, the best first.
+
+    A program counts as faster if its predicted gain, less one standard deviation over the networks of the model, is
+    above ``lower_bound``. The gain is the difference of the logarithms of the times.
+
+    Args:
+        guard: Returns a lock for the time in which one program is compiled.
+    """
+    facts, model = GraphFacts.of(graph), model or shipped()
+
+    def run(plan: Plan) -> Compilation:
+        with guard():
+            return compile_program(sdfg, wrt, config, index, facts, tuned=plan, shared=shared, keep=False)
+
+    default = run(Plan())
+    found = [c.found for c in beam_search(run, facts, model, evaluations=EVALUATIONS) if c.found.plan != default.plan]
+    if not found:
+        return []
+    logs = model.logarithms([describe(*c.parts).on(facts) for c in (default, *found)])
+    gains = logs[:, :1] - logs[:, 1:]
+    least = gains.mean(axis=0) - gains.std(axis=0)
+    order = sorted(range(len(found)), key=lambda n: -least[n])
+    return [found[n] for n in order[:CHALLENGERS] if least[n] > lower_bound]
 
 
 def ready(runnables: Mapping[int, Runnable], graph: HeteroGraph) -> dict[int, TimedStep]:
