@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dacergnn.performance.dataset import Measured
     from dacergnn.performance.scores import Scores
 
-CHOICES = {"default": "off", "model": "model", "measure": "measure"}
+CHOICES = {"default": "off", "model": "model", "fast": "fast", "measure": "measure"}
 """Field of `Regret` that has the seconds of a choice -> the value of `Config.tune` that makes this choice."""
 
 

@@ -56,7 +56,7 @@ class Invocation:
     mask: Mask
     variant: Variant | None = None
     """The build that has run the forward."""
-    runner: Runner | None = None
+    runner: Runner[Variant] | None = None
     """What the seconds of the run belong to, if builds of the program race."""
     seconds: float = 0.0
     """What the forward has taken, until a backward has counted it."""

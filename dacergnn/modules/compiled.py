@@ -62,7 +62,7 @@ class CompiledProgram(PlannedProgram):
         self._turns = Turns()
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
-        self._contests: dict[Mask, Contest] = {}
+        self._contests: dict[Mask, Contest[Variant]] = {}
         self._features: Callable[[], HeteroGraph | None] | None = None
 
     def variant(self, mask: Mask) -> Variant:
@@ -78,13 +78,13 @@ class CompiledProgram(PlannedProgram):
                         self._contests[mask] = self._contest(mask, variant)
         return variant
 
-    def take(self, mask: Mask, graph: HeteroGraph) -> tuple[Variant, Runner | None]:
+    def take(self, mask: Mask, graph: HeteroGraph) -> tuple[Variant, Runner[Variant] | None]:
         """Returns the build for a call, and what `note` takes its seconds for."""
         variant = self.variant(mask)
         contest = self._contests.get(mask)
         return (variant, None) if contest is None else contest.take(graph)
 
-    def note(self, mask: Mask, runner: Runner | None, seconds: float, graph: HeteroGraph) -> None:
+    def note(self, mask: Mask, runner: Runner[Variant] | None, seconds: float, graph: HeteroGraph) -> None:
         """Takes the seconds of a call whose build `take` has chosen."""
         contest = self._contests.get(mask)
         if contest is not None:
@@ -124,7 +124,7 @@ class CompiledProgram(PlannedProgram):
         self._build_parts(program)
         return program
 
-    def _contest(self, mask: Mask, default: Variant) -> Contest:
+    def _contest(self, mask: Mask, default: Variant) -> Contest[Variant]:
         """Returns the race of a build against those that the model rates better."""
 
         def settle(winner: Variant) -> None:
@@ -134,7 +134,7 @@ class CompiledProgram(PlannedProgram):
             del self._contests[mask]
             plan_cache.keep(self._key_of_winner(mask), self.name, winner.program)
 
-        return Contest(default, partial(self._challengers, default), settle)
+        return Contest(self.title, default, partial(self._challengers, default), settle)
 
     def _challengers(self, default: Variant, graph: HeteroGraph) -> list[Variant]:
         """Returns builds by plans that the model rates better for a graph."""

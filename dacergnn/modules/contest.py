@@ -12,10 +12,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
+from typing import Generic, TypeVar
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.variant import Variant
 
+Build = TypeVar("Build")
 WORTH_S = 1.0
 """Seconds that the calls of a build take in all before others are searched for."""
 LEAST, MOST = 20, 60
@@ -30,10 +31,10 @@ log = logging.getLogger("dacergnn.tuning")
 
 
 @dataclass
-class Runner:
+class Runner(Generic[Build]):
     """Holds a build in a race, and the seconds of its runs."""
 
-    variant: Variant
+    build: Build
     seconds: list[float] = field(default_factory=list[float])
     runs: int = 0
 
@@ -60,27 +61,32 @@ def _without_interruptions(seconds: Sequence[float]) -> list[float]:
     return [s if s <= INTERRUPTED * middle else middle for s in seconds]
 
 
-class Contest:
+class Contest(Generic[Build]):
     """Decides between builds of a program.
 
     Args:
+        name: The name of the program, for messages.
         default: The build that calls begin with.
         search: Returns other builds for a graph; it runs in a thread of its own.
         settle: Called once with the build that all later calls run.
     """
 
     def __init__(
-        self, default: Variant, search: Callable[[HeteroGraph], list[Variant]], settle: Callable[[Variant], None]
+        self,
+        name: str,
+        default: Build,
+        search: Callable[[HeteroGraph], Sequence[Build]],
+        settle: Callable[[Build], None],
     ) -> None:
-        self.default, self._search, self._settle = default, search, settle
+        self.name, self.default, self._search, self._settle = name, default, search, settle
         self.is_over = False
         self._spent = 0.0
         self._searching = False
-        self._runners: list[Runner] = []
+        self._runners: list[Runner[Build]] = []
         self._graph: Callable[[], HeteroGraph | None] = lambda: None
         self._lock = threading.Lock()
 
-    def take(self, graph: HeteroGraph) -> tuple[Variant, Runner | None]:
+    def take(self, graph: HeteroGraph) -> tuple[Build, Runner[Build] | None]:
         """Returns the build for a call, and the runner that its seconds belong to."""
         if not self._runners or self._graph() is not graph:
             return self.default, None
@@ -91,9 +97,9 @@ class Contest:
             # Rounds begin with different runners, so that none always runs behind the same one.
             lap = min(runner.runs for runner in runners)
             behind = [runner for runner in (*runners[lap % len(runners) :], *runners) if runner.runs == lap]
-            return behind[0].variant, behind[0]
+            return behind[0].build, behind[0]
 
-    def note(self, runner: Runner | None, seconds: float, graph: HeteroGraph) -> None:
+    def note(self, runner: Runner[Build] | None, seconds: float, graph: HeteroGraph) -> None:
         """Takes the seconds of a call that `take` has chosen the build of."""
         if self.is_over:
             return
@@ -112,15 +118,15 @@ class Contest:
         threading.Thread(target=self._find, args=(graph,), name="dacergnn-search", daemon=True).start()
 
     def _find(self, graph: HeteroGraph) -> None:
+        others: Sequence[Build] = ()
         try:
             others = self._search(graph)
         except Exception as error:  # the user's calls go on with the default
-            log.warning("no other plans for %s: %s", self.default.forward.lowered.name, error)
-            others = []
+            log.warning("no other plans for %s: %s", self.name, error)
         del graph
         with self._lock:
             if others:
-                self._runners = [Runner(variant) for variant in (self.default, *others)]
+                self._runners = [Runner(self.default), *map(Runner[Build], others)]
             else:
                 self._end(self.default)
 
@@ -134,7 +140,7 @@ class Contest:
         better = [(mean, runner) for runner, mean, error in found if mean > 2 * error]
         if rounds >= LEAST and better:
             _, winner = max(better, key=lambda item: item[0])
-            self._end(winner.variant)
+            self._end(winner.build)
             return
         stay = [runner for runner, mean, error in found if mean > -2 * error]
         if rounds >= MOST or not stay:
@@ -142,6 +148,6 @@ class Contest:
         elif len(stay) < len(others):
             self._runners = [first, *stay]
 
-    def _end(self, winner: Variant) -> None:
+    def _end(self, winner: Build) -> None:
         self.is_over, self._runners = True, []
         self._settle(winner)

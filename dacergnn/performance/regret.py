@@ -10,17 +10,18 @@ from math import hypot
 
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.contest import WORTH_S, Contest
 from dacergnn.performance.dataset import Measured
 from dacergnn.performance.scores import Scores, scores
 from dacergnn.plan import Plan
 from dacergnn.sdfg_passes import Compilation
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import Runnable, Times, measure, seconds
-from dacergnn.tuning.predictor import Model
+from dacergnn.tuning.measure import Runnable, TimedStep, Times, measure, seconds
+from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import beam_search, settle_schedules
 from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
-from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, fastest, ready
+from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, challengers, fastest, ready
 
 VARIANTS = 8
 """The most plans that differ from the default in one schedule that needs no build."""
@@ -33,6 +34,7 @@ class Regret:
     Attributes:
         default: Seconds of the plan that passes choose by cost (``tune="off"``).
         model: Seconds of the plan that ``tune="model"`` chooses.
+        fast: Seconds of the plan that ``tune="fast"`` chooses, by a race of runs on random numbers.
         measure: Seconds of the plan that ``tune="measure"`` chooses, out of ten that it has measured.
         best: Seconds of the fastest plan.
         deviations: Answers in which the fastest plan differs from the default one, by question.
@@ -43,6 +45,7 @@ class Regret:
 
     default: float
     model: float
+    fast: float
     measure: float
     best: float
     deviations: Mapping[str, str]
@@ -69,21 +72,24 @@ def regret(
     settle_schedules(chosen, facts, model)
     choosing = time.perf_counter() - start
     searched = [c.found for c in beam_search(run, facts, model, evaluations=evaluations)[: MEASURED - 1]]
-    compilations = [run(Plan()), chosen, *searched, *_others(run, builds, random.Random(seed))]
+    rivals = challengers(run, facts, model) if isinstance(model, Predictor) else []
+    compilations = [run(Plan()), chosen, *rivals, *searched, *_others(run, builds, random.Random(seed))]
     runnables = [Runnable(one, results) for one in compilations]
     distinct = {_identity(runnable): n for n, runnable in reversed([*enumerate(runnables)])}
     numbers = [distinct[_identity(runnable)] for runnable in runnables]
     steps = ready({n: runnables[n] for n in distinct.values()}, graph)
     samples = {n: _sample(compilations[n], facts, times) for n, times in measure(steps, REPEAT).items()}
     default, model_choice, *others = numbers
-    picked = fastest({n: steps[n] for n in {default, *others[: len(searched)]}})
-    finalists = {default, model_choice, picked, *sorted(samples, key=lambda n: samples[n].seconds)[:FINALISTS]}
+    raced = _winner(steps, default, [*dict.fromkeys(others[: len(rivals)])], graph)
+    picked = fastest({n: steps[n] for n in {default, *others[len(rivals) : len(rivals) + len(searched)]}})
+    finalists = {default, model_choice, raced, picked, *sorted(samples, key=lambda n: samples[n].seconds)[:FINALISTS]}
     final = seconds({n: steps[n] for n in finalists}, FINAL_REPEAT)
     fastest_plan = compilations[min(final, key=final.__getitem__)].plan
     predicted = model.predict([sample.program for sample in samples.values()])
     return Regret(
         default=final[default],
         model=final[model_choice],
+        fast=final[raced],
         measure=final[picked],
         best=min(final.values()),
         deviations=dict({*fastest_plan.answers} - {*compilations[default].plan.answers}),
@@ -91,6 +97,19 @@ def regret(
         choosing=choosing,
         scores=scores([*samples.values()], predicted, REPEAT),
     )
+
+
+def _winner(steps: Mapping[int, TimedStep], default: int, others: list[int], graph: HeteroGraph) -> int:
+    """Returns the number of the program that wins a race against the default one."""
+    settled: list[int] = []
+    rivals = [number for number in others if number != default]
+    race = Contest("a program", default, lambda graph: rivals, settled.append)
+    race.note(None, 2 * WORTH_S, graph)
+    while not settled:
+        number, runner = race.take(graph)
+        seconds = sum(part for part in steps[number]() if part is not None)
+        race.note(runner, seconds, graph)
+    return settled[0]
 
 
 def _sample(compilation: Compilation, facts: GraphFacts, times: Iterable[Times | None]) -> Measured:

@@ -20,6 +20,7 @@ from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, seconds
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import beam_search, settle_schedules
+from dacergnn.tuning.space import Compile
 
 MEASURED = 10
 """Number of plans that are measured."""
@@ -81,22 +82,32 @@ def promising(
     *,
     shared: bool = False,
     guard: Callable[[], AbstractContextManager[object]] = nullcontext,
-    lower_bound: float = 0.0,
 ) -> list[Compilation]:
-    """Returns up to `CHALLENGERS` programs that the model predicts to be faster than the default, the best first.
+    """Returns programs that may race against the default one on a graph.
 
-    A program counts as faster if its predicted gain, less one standard deviation over the networks of the model, is
-    above ``lower_bound``. The gain is the difference of the logarithms of the times.
+    See `challengers`.
 
     Args:
         guard: Returns a lock for the time in which one program is compiled.
     """
-    facts, model = GraphFacts.of(graph), model or shipped()
+    facts = GraphFacts.of(graph)
 
     def run(plan: Plan) -> Compilation:
         with guard():
             return compile_program(sdfg, wrt, config, index, facts, tuned=plan, shared=shared, keep=False)
 
+    return challengers(run, facts, model or shipped())
+
+
+def challengers(run: Compile, facts: GraphFacts, model: Predictor, *, lower_bound: float = 0.0) -> list[Compilation]:
+    """Returns up to `CHALLENGERS` programs that a model predicts to be faster than the default, the best first.
+
+    A program counts as faster if its predicted gain, less one standard deviation over the networks of the model, is
+    above ``lower_bound``. The gain is the difference of the logarithms of the times.
+
+    Args:
+        run: Compiles the program by a plan.
+    """
     default = run(Plan())
     found = [c.found for c in beam_search(run, facts, model, evaluations=EVALUATIONS) if c.found.plan != default.plan]
     if not found:

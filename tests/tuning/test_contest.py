@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from dacergnn.tuning import tuned
 
 
 def build(name: str) -> Any:
-    return SimpleNamespace(name=name, forward=SimpleNamespace(lowered=SimpleNamespace(name=name)))
+    return SimpleNamespace(name=name)
 
 
 def graph() -> HeteroGraph:
@@ -47,7 +48,7 @@ class Calls:
         self.order: list[str] = []
         self.graph = graph()
         default, *others = map(build, seconds)
-        self.contest = Contest(default, lambda graph: others, lambda winner: self.ended.append(winner.name))
+        self.contest = Contest("layer", default, lambda graph: others, lambda winner: self.ended.append(winner.name))
 
     def call(self, on: HeteroGraph | None = None) -> str:
         own = on or self.graph
@@ -119,11 +120,11 @@ def test_a_search_that_fails_leaves_the_default(caplog: pytest.LogCaptureFixture
         raise RuntimeError("no room")
 
     own, default = graph(), build("default")
-    race = Contest(default, fail, ended.append)
+    race = Contest("layer", default, fail, ended.append)
     race.note(None, 2 * contest.WORTH_S, own)
     wait_for(lambda: bool(ended))
     assert ended == [default]
-    assert "no other plans for default: no room" in caplog.text
+    assert "no other plans for layer: no room" in caplog.text
 
 
 def test_interruptions_do_not_count() -> None:
@@ -138,12 +139,7 @@ def raced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[CompiledProgr
     """While it lasts, races begin at once, whatever the model says; returns the programs so far."""
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(contest, "WORTH_S", 0.0)
-    real = tuned.promising
-
-    def promising(*args: Any, **kwargs: Any) -> Any:
-        return real(*args, **kwargs, lower_bound=-100.0)
-
-    monkeypatch.setattr(tuned, "promising", promising)
+    monkeypatch.setattr(tuned, "challengers", partial(tuned.challengers, lower_bound=-100.0))
     compiled_program.cache_clear()
     made: list[CompiledProgram] = []
     initialize = CompiledProgram.__init__
@@ -174,7 +170,7 @@ def test_values_stay_while_builds_race_and_the_winner_is_kept(raced: list[Compil
         for a, b in zip(results(layer, own, x), first, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
         for race in contests.values():
-            variants |= {id(runner.variant) for runner in race._runners}  # pyright: ignore[reportPrivateUsage]
+            variants |= {id(runner.build) for runner in race._runners}  # pyright: ignore[reportPrivateUsage]
         if not contests:
             break
         time.sleep(0.001 if variants else 0.05)
