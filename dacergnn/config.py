@@ -183,6 +183,8 @@ class Config:
             model rates best, for minutes, on the graph of the first call. "fast" begins as "off" does, builds one or
             two plans that the model rates better in the background, and races them in the calls themselves
             (docs/tuning.md). Values of different plans agree to rounding.
+        model: The file of a performance model that ``tune`` takes, as `dacergnn tune calibrate` writes it; None for
+            that of this machine, else the one that comes with the package.
         deterministic: Whether "fast" races nothing and stays with the plan of "off", so that values are the same in
             every call and process. `torch.use_deterministic_algorithms` has the same effect.
         check_graph: Whether calls compare all edges with the encoded ones, by a checksum: "always", "never", or only
@@ -202,6 +204,7 @@ class Config:
     adjacency: str = "auto"
     plan: Plan | None = None
     tune: str = "model"
+    model: str | None = None
     deterministic: bool = False
     check_graph: CheckGraph = "auto"
 

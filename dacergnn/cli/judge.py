@@ -28,8 +28,9 @@ from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.collect import INDEX
+from dacergnn.tuning.model_file import SHIPPED
 from dacergnn.tuning.records import Row, Writer, load
-from dacergnn.tuning.tuned import MODEL, shipped
+from dacergnn.tuning.tuned import shipped
 
 if TYPE_CHECKING:
     from dacergnn.performance.dataset import Measured
@@ -135,7 +136,7 @@ def regret(
         for value in {*values} - {*known}:
             raise DacergnnError(f"{name}: {value!r} is not one of {', '.join(known)}.")
     rows = load(path) if path.exists() else []
-    about: Row = {"machine": environment(), "threads": threads, "model": sha256(MODEL.read_bytes()).hexdigest()}
+    about: Row = {"machine": environment(), "threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
     if rows and rows[0] != about:
         raise DacergnnError(f"{path}: its results are of another machine or model; start another file.")
     writer, console = Writer(path), Console(width=None if sys.stdout.isatty() else 200)

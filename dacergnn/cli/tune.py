@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
+import torch
 from rich.console import Console
 from rich.progress import TimeRemainingColumn
 from rich.table import Table
@@ -27,6 +29,7 @@ from dacergnn.tuning.collect import INDEX, Collector, CollectSettings
 from dacergnn.tuning.features import RATES
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, seconds
+from dacergnn.tuning.model_file import own_file
 from dacergnn.tuning.predictor import Analytic
 from dacergnn.tuning.records import Row
 from dacergnn.tuning.search import PlanCandidate, beam_search, predicted
@@ -84,6 +87,40 @@ def collect(
             total += count
             bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
     console.print(f"{total:,} samples measured into {path}.")
+
+
+@tune.command()
+@click.option("--out", "path", type=click.Path(dir_okay=False, path_type=Path),
+              help="File of the model, for Config(model=...). By default it is kept for this machine.")  # fmt: skip
+@click.option("--threads", type=click.IntRange(1), help="Threads of the programs; those of torch by default.")
+@click.option("--minutes", default=4.0, show_default=True, type=click.FloatRange(0, min_open=True),
+              help="For building and measuring; fitting follows.")  # fmt: skip
+def calibrate(path: Path | None, threads: int | None, minutes: float) -> None:
+    """Fit the performance model to this machine, by programs that it is least sure of.
+
+    The machine should have nothing else to do.
+    """
+    from dacergnn.performance.calibration import calibrate as fit
+
+    threads = threads or torch.get_num_threads()
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    model = replace(shipped(), threads=threads)
+    with console.status("measuring") as status:
+
+        def on_layer(layers: int, samples: int) -> None:
+            status.update(f"measuring: {layers} layers, {samples} samples")
+
+        found = fit(model, threads, minutes, on_layer)
+    table = Table(title=f"{found.samples} samples, layers left out in turns")
+    for column in ("", "mean error", "R2 of log time", "ranked right", "pairs"):
+        table.add_column(column, justify="left" if column == "" else "right")
+    for name, one in (("before", found.before), ("after", found.after)):
+        table.add_row(name, f"{one.mean_error:.1%}", f"{one.r2:.3f}", f"{one.ranked:.1%}", str(one.pairs))
+    console.print(table)
+    file = path or own_file(threads)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    found.model.save(file)
+    console.print(str(file))
 
 
 @tune.command()

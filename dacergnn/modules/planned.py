@@ -32,6 +32,7 @@ from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.sdfg_passes.gradient_program import gradient_program
 from dacergnn.target import Target, find
+from dacergnn.tuning.model_file import model_digest
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Answers = tuple[tuple[str, str], ...]
@@ -158,7 +159,9 @@ class PlannedProgram:
 
     def _plan_by_cost(self, mask: Mask) -> LoweredProgram:
         """Returns the program with the plan that is chosen before calls; it is kept in the cache."""
-        key = self._plan_key(mask, *(measured_on() if self.config.tune == "measure" else ()))
+        measured = measured_on() if self.config.tune == "measure" else ()
+        model = model_digest(self.config.model) if self._tunes else ""
+        key = self._plan_key(mask, *measured, model)
         program = plan_cache.load(key, self.name)
         if program is None:
             wrt = [n for n, needed in zip(self._taken, mask, strict=True) if needed]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import hypot
 
 from dacergnn.errors import DacergnnError
-from dacergnn.tuning.features import Described, describe
+from dacergnn.tuning.features import THREADS, Described, describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.records import Row
 from dacergnn.tuning.samples import Sample
@@ -35,8 +35,11 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
     programs: dict[tuple[int | str, int], tuple[Described, str]] = {}
     graphs: dict[str, GraphFacts] = {}
     samples: list[Measured] = []
+    threads = THREADS
     for row in rows:
-        if "programs" in row:
+        if "threads" in row:
+            threads = row["threads"]
+        elif "programs" in row:
             described = describe(*(read(part) for part in row["programs"]))
             programs[row["layer"], row["plan"]] = described, row["family"]
         elif "facts" in row:
@@ -49,9 +52,8 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
                 )
             described, family = programs[key]
             means, deviations = zip(*row["seconds"], strict=True)
-            samples.append(
-                Measured(described.on(graphs[graph]), sum(means), hypot(*deviations), str(key[0]), graph, family)
-            )
+            program = described.on(graphs[graph], threads=threads)
+            samples.append(Measured(program, sum(means), hypot(*deviations), str(key[0]), graph, family))
     return samples
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import DacergnnError
 from dacergnn.performance.batch import Batch
-from dacergnn.tuning.features import ProgramFeatures
+from dacergnn.tuning.features import THREADS, ProgramFeatures
 from dacergnn.tuning.samples import Sample, weights
 
 LEARNING_RATE, WEIGHT_DECAY = 0.0075, 1e-4
@@ -40,6 +40,7 @@ class Trained:
     network: nn.Module
     losses: tuple[float, ...]
     validation: tuple[float, ...]
+    threads: int = THREADS
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
         """Returns the predicted seconds of each program, float64."""

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from dacergnn.errors import DacergnnError
-from dacergnn.tuning.features import ProgramFeatures
+from dacergnn.tuning.features import THREADS, ProgramFeatures
 from dacergnn.tuning.samples import Sample, weights
 
 
 class Trees:
     """Predicts the logarithm of seconds from the sums and maxima of features over the operators of a program."""
+
+    threads = THREADS
 
     def __init__(self, samples: Sequence[Sample], *, seed: int = 0, rounds: int = 300) -> None:
         """Learns from measured programs.

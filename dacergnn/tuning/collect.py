@@ -26,9 +26,11 @@ from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.pool import POOL
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.disturbance import Reference, Undisturbed
+from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, measure
+from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.programs import RandomLayer, random_layer
 from dacergnn.tuning.records import DataSet, Row
 from dacergnn.tuning.space import needs_build, random_plans, random_variant
@@ -60,7 +62,7 @@ class CollectSettings:
         device: Type of torch's device that runs them: "cpu" or "cuda".
     """
 
-    layers: range = range(500)
+    layers: Sequence[int] = range(500)
     graphs: int = 6
     pool: int = 80
     builds: int = 3
@@ -131,6 +133,22 @@ class Collector:
                     data.describe(_program(seed, n, layer, compilation) for n, compilation in enumerate(plans))
                     count = sum(self._measure(data, seed, name, plans, runnables) for name in left)
             yield seed, count
+
+    def disagreements(self, model: Predictor, deadline: float) -> Iterator[tuple[int, float]]:
+        """Yields seeds of layers until ``deadline``, each with how far the networks of a model disagree on its plans.
+
+        That is the standard deviation over networks of the logarithm of a plan's time, less its mean over the plans of
+        the layer: what ranks plans. It is the mean over the plans.
+        """
+        for seed in self.settings.layers:
+            if time.monotonic() > deadline:
+                return
+            name = self._names(seed)[0]
+            facts = GraphFacts.of(self._graph(name))
+            _, plans = self._plans(seed, name)
+            described = [describe(*plan.parts).on(facts, threads=self.settings.threads) for plan in plans]
+            logs = model.logarithms(described)
+            yield seed, float((logs - logs.mean(axis=1, keepdims=True)).std(axis=0).mean())
 
     def _names(self, seed: int) -> list[str]:
         """Returns the names of a layer's graphs; graphs without relations are for layers without weights by type."""

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dacergnn.errors import DacergnnError
-from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures
+from dacergnn.tuning.features import FEATURE_NAMES, THREADS, ProgramFeatures
 from dacergnn.tuning.samples import Joined, joined
 from dacergnn.tuning.terms import terms
 
@@ -26,10 +26,17 @@ WEIGHTS = (
     "readout_weight", "readout_bias",
 )  # fmt: skip
 """Names of the arrays of a trained network; `Predictor.save` stacks the arrays of several networks."""
+SCALE = "scale"
+"""Name of the array of factors for the terms of a network that is fitted to a machine; others have none."""
 
 
 class Model(Protocol):
-    """Predicts the time of programs."""
+    """Predicts the time of programs, from features for a number of threads."""
+
+    @property
+    def threads(self) -> int:
+        """Returns the number of threads that features are computed for."""
+        ...
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the seconds of each program: float64, positive."""
@@ -41,6 +48,7 @@ class Analytic:
     """Predicts the sum of the operators' analytic seconds, times a factor for the machine."""
 
     factor: float = 1.0
+    threads: int = THREADS
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the seconds of each program."""
@@ -56,10 +64,12 @@ class Predictor:
     Args:
         members: The weights of each network, float32, by the names in `WEIGHTS`.
         pooled: Whether the networks read coefficients for a program as a whole, or operator by operator.
+        threads: Number of threads of the programs that the networks have learned from.
     """
 
     members: tuple[Mapping[str, Array], ...]
     pooled: bool = False
+    threads: int = THREADS
 
     @classmethod
     def load(cls, path: Path) -> Predictor:
@@ -72,22 +82,37 @@ class Predictor:
             names = tuple(str(name) for name in file.get("features", ()))
             if names != (*FEATURE_NAMES[0], *FEATURE_NAMES[1]) or not {*WEIGHTS, "pooled"} <= {*file.files}:
                 raise DacergnnError(f"{path}: its model knows other features than this version; train it anew.")
-            stacked = {name: file[name] for name in WEIGHTS}
+            stacked = {name: file[name] for name in (*WEIGHTS, SCALE) if name in file}
             count = len(stacked["readout_bias"])
             members = tuple({name: array[n] for name, array in stacked.items()} for n in range(count))
-            return cls(members, bool(file["pooled"]))
+            return cls(members, bool(file["pooled"]), int(file.get("threads", THREADS)))
 
     def save(self, path: Path) -> None:
         """Writes all weights, and the names of the features that they are for, to one .npz file."""
         with path.open("wb") as file:
             names = np.array([*FEATURE_NAMES[0], *FEATURE_NAMES[1]])
-            stacked = {name: np.stack([weights[name] for weights in self.members]) for name in WEIGHTS}
+            stacked = {name: np.stack([weights[name] for weights in self.members]) for name in self.members[0]}
             arrays = {**stacked, "features": names, "pooled": np.array(self.pooled)}
+            arrays["threads"] = np.array(self.threads)
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the seconds of each program."""
         return np.exp(np.mean(self.logarithms(programs), axis=0)) if programs else np.zeros(0)
+
+    def parts(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Returns the seconds that each term takes of each program, by each network: [networks, programs, terms]."""
+        batch = joined(programs)
+        averages, sums = _averages(batch), _sums(batch)
+        return np.stack([_parts(weights, batch, averages, sums, self.pooled) for weights in self.members])
+
+    def scaled(self, factors: Array) -> Predictor:
+        """Returns the networks with other rates: ``factors`` [networks, terms] multiply the seconds of each term."""
+        members = [
+            {**own, SCALE: (own.get(SCALE, 1.0) * factor).astype(np.float32)}
+            for own, factor in zip(self.members, factors, strict=True)
+        ]
+        return Predictor(tuple(members), self.pooled, self.threads)
 
     def logarithms(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the logarithm of the seconds of each program, by each network: float64 [networks, programs]."""
@@ -98,6 +123,20 @@ class Predictor:
 
 def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
     """Returns the seconds that the network with the weights ``w`` predicts."""
+    return _parts(w, batch, averages, sums, pooled).sum(axis=1)
+
+
+def _parts(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
+    """Returns the seconds of each term: [programs, terms]."""
+    read, times = _read(w, batch, averages), terms(batch.dependent).astype(np.float64)
+    scale = w.get(SCALE, np.float32(1))
+    if pooled:
+        return _coefficients(w, sums @ read) * (sums @ times) * scale
+    return sums @ (_coefficients(w, read) * times * scale)
+
+
+def _read(w: Mapping[str, Array], batch: Joined, averages: csr_array) -> Array:
+    """Returns the embeddings of operators that the readout reads."""
     kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
     hidden = np.maximum(np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1), 0)
     embeddings = [hidden]
@@ -106,10 +145,7 @@ def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums:
         averaged = averages @ (hidden @ weight)
         hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)
         embeddings.append(hidden)
-    read, times = np.concatenate(embeddings, axis=1), terms(batch.dependent).astype(np.float64)
-    if pooled:
-        return (_coefficients(w, sums @ read) * (sums @ times)).sum(axis=1)
-    return sums @ (_coefficients(w, read) * times).sum(axis=1)
+    return np.concatenate(embeddings, axis=1)
 
 
 def _coefficients(w: Mapping[str, Array], embeddings: Array) -> Array:

@@ -35,7 +35,7 @@ class PlanCandidate:
 
 def predicted(compilation: Compilation, facts: GraphFacts, model: Model, rates: Rates = RATES) -> float:
     """Returns the predicted seconds of a compiled program, forward and backward together."""
-    return float(model.predict([describe(*compilation.parts).on(facts, rates)])[0])
+    return float(model.predict([describe(*compilation.parts).on(facts, rates, model.threads)])[0])
 
 
 def settle_schedules(
@@ -51,11 +51,12 @@ def settle_schedules(
         rates: Rates of the machine, by which features are computed.
     """
     described = describe(*compilation.parts)
-    best = described.on(facts, rates)
+    threads = model.threads
+    best = described.on(facts, rates, threads)
     answered = plan.by_question if plan is not None else {}
     matters = best.seconds >= (1 - CLEARLY) * best.seconds.sum()
     trials = [trial for trial in _open(compilation) if matters[trial.operator] and trial.question not in answered]
-    alone = [_with(described, best, trial, facts, rates) for trial in trials]
+    alone = [_with(described, best, trial, facts, rates, threads) for trial in trials]
     seconds, *times = map(float, model.predict([best, *alone]))
     settled: set[str] = set()
     for least, n in sorted((time, n) for n, time in enumerate(times) if time < CLEARLY * seconds):
@@ -63,7 +64,7 @@ def settle_schedules(
         if trial.question in settled:
             continue
         if settled:
-            alone[n] = _with(described, best, trial, facts, rates)
+            alone[n] = _with(described, best, trial, facts, rates, threads)
             least = float(model.predict([alone[n]])[0])
         if least < CLEARLY * seconds:
             best, seconds = alone[n], least
@@ -102,14 +103,14 @@ def _has_groups(operator: GraphOperator) -> bool:
 
 
 def _with(
-    described: Described, best: ProgramFeatures, trial: _Trial, facts: GraphFacts, rates: Rates
+    described: Described, best: ProgramFeatures, trial: _Trial, facts: GraphFacts, rates: Rates, threads: int
 ) -> ProgramFeatures:
     """Returns the features with another answer for one operator."""
     node, number = described.scheduled[trial.operator].node, trial.operator
     before = getattr(node, trial.choice)
     setattr(node, trial.choice, int(trial.answer))
     try:
-        row, cost = described.of_operator(number, facts, rates)
+        row, cost = described.of_operator(number, facts, rates, threads)
     finally:
         setattr(node, trial.choice, before)
     dependent, seconds = best.dependent.copy(), best.seconds.copy()

@@ -18,6 +18,7 @@ from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, seconds
+from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.search import beam_search, settle_schedules
 from dacergnn.tuning.space import Compile
@@ -27,17 +28,24 @@ MEASURED = 10
 REPEAT = 10
 FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
 """So many of the fastest are measured again, longer, because the least of many means is too low."""
-MODEL = Path(__file__).with_name("model.npz")
-"""File of the model that comes with the package; `dacergnn tune evaluate --out` trained it."""
 CHALLENGERS, EVALUATIONS = 2, 40
 """Number of programs that race against the default, and of programs that are compiled to find them."""
 _ELEMENTS = 1 << 24
 
 
-@cache
 def shipped() -> Predictor:
     """Returns the model that comes with the package."""
-    return Predictor.load(MODEL)
+    return _loaded(SHIPPED, "")
+
+
+def model_of(chosen: str | None) -> Predictor:
+    """Returns the model that decides: the user's, that of this machine, or the shipped one (`model_file`)."""
+    return _loaded(model_file(chosen), model_digest(chosen))
+
+
+@cache
+def _loaded(path: Path, digest: str) -> Predictor:
+    return Predictor.load(path)
 
 
 def tuned(
@@ -57,7 +65,7 @@ def tuned(
     "model" settles the schedules that need no other code, which takes milliseconds. "measure" searches for plans,
     builds the most promising and runs them on the graph, which takes minutes.
     """
-    facts, model = GraphFacts.of(graph), model or shipped()
+    facts, model = GraphFacts.of(graph), model or model_of(config.model)
 
     def run(plan: Plan) -> Compilation:
         return compile_program(sdfg, wrt, config, index, facts, tuned=plan, shared=shared, keep=False)
@@ -96,7 +104,7 @@ def promising(
         with guard():
             return compile_program(sdfg, wrt, config, index, facts, tuned=plan, shared=shared, keep=False)
 
-    return challengers(run, facts, model or shipped())
+    return challengers(run, facts, model or model_of(config.model))
 
 
 def challengers(run: Compile, facts: GraphFacts, model: Predictor, *, lower_bound: float = 0.0) -> list[Compilation]:
@@ -112,7 +120,7 @@ def challengers(run: Compile, facts: GraphFacts, model: Predictor, *, lower_boun
     found = [c.found for c in beam_search(run, facts, model, evaluations=EVALUATIONS) if c.found.plan != default.plan]
     if not found:
         return []
-    logs = model.logarithms([describe(*c.parts).on(facts) for c in (default, *found)])
+    logs = model.logarithms([describe(*c.parts).on(facts, threads=model.threads) for c in (default, *found)])
     gains = logs[:, :1] - logs[:, 1:]
     least = gains.mean(axis=0) - gains.std(axis=0)
     order = sorted(range(len(found)), key=lambda n: -least[n])

@@ -1,0 +1,114 @@
+"""Models that are fitted to a machine: what is recovered, what is kept, and which file decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from dacergnn import Config
+from dacergnn.cli import main
+from dacergnn.errors import DacergnnError
+from dacergnn.performance import calibration
+from dacergnn.performance.calibration import calibrated, fitted, probe
+from dacergnn.performance.dataset import Measured, samples_of
+from dacergnn.tuning import tuned
+from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file, own_file
+from dacergnn.tuning.predictor import Predictor
+from dacergnn.tuning.records import load
+from dacergnn.tuning.tuned import model_of, shipped
+from tests.performance import test_dataset
+
+
+@pytest.fixture(scope="module")
+def samples() -> list[Measured]:
+    rows = [row for row in load(test_dataset.SHIPPED) if "layer" not in row or row["layer"] < 12]
+    return samples_of(rows)
+
+
+def predicted(model: Predictor, samples: list[Measured]) -> np.ndarray:
+    return model.predict([sample.program for sample in samples])
+
+
+def test_factors_of_another_machine_are_found(samples: list[Measured]) -> None:
+    count = shipped().parts([samples[0].program]).shape[-1]
+    factors = np.linspace(1.0, 3.0, count)
+    machine = shipped().scaled(np.tile(factors, (len(shipped().members), 1)))
+    there = [replace(s, seconds=float(t)) for s, t in zip(samples, predicted(machine, samples), strict=True)]
+    found = fitted(shipped(), there, ridge=1e-4)
+    seconds = np.array([sample.seconds for sample in there])
+    assert np.abs(predicted(shipped(), there) / seconds - 1).mean() > 0.3
+    assert np.abs(predicted(found, there) / seconds - 1).mean() < 0.03
+
+
+def test_layers_that_were_left_out_score_a_calibration(samples: list[Measured]) -> None:
+    found = calibrated(shipped(), [replace(sample, seconds=1.8 * sample.seconds) for sample in samples])
+    assert found.samples == len(samples)
+    assert found.before.mean_error > 0.4
+    assert found.after.mean_error < 0.2
+    assert found.after.ranked > found.before.ranked - 0.02
+    few = [sample for sample in samples if sample.layer in ("0", "1")]
+    with pytest.raises(DacergnnError, match="2 layers are too few to calibrate by"):
+        calibrated(shipped(), few)
+
+
+def test_files_keep_factors_and_threads(samples: list[Measured], tmp_path: Path) -> None:
+    factors = np.full((len(shipped().members), shipped().parts([samples[0].program]).shape[-1]), 2.0)
+    model = replace(shipped().scaled(factors), threads=7)
+    model.save(tmp_path / "own.npz")
+    again = Predictor.load(tmp_path / "own.npz")
+    assert again.threads == 7
+    np.testing.assert_allclose(predicted(again, samples), 2 * predicted(shipped(), samples), rtol=1e-5)
+
+
+def test_which_model_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
+    assert model_file(None) == SHIPPED
+    assert model_digest(None) == ""
+    own = own_file()
+    own.parent.mkdir()
+    replace(shipped(), threads=torch.get_num_threads()).save(own)
+    assert own.name.endswith(f"-{torch.get_num_threads()}.npz")
+    assert model_file(None) == own
+    assert model_of(None).threads == torch.get_num_threads()
+    assert model_digest(None)
+    assert model_file(str(SHIPPED)) == SHIPPED
+    with pytest.raises(DacergnnError, match=r"model='none\.npz' does not exist"):
+        model_of(Config(model="none.npz").model)
+
+
+def test_probes_are_layers_on_which_networks_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "DRAWN", 3)
+    progress = [*probe(shipped(), 2, float("inf"), tmp_path)]
+    assert [layers for layers, _ in progress] == [1, 2, 3]
+    rows = load(tmp_path / "samples.jsonl")
+    assert len({row["layer"] for row in rows if "seconds" in row}) > 1
+    assert len(samples_of(rows)) == progress[-1][1]
+
+
+def test_the_command_keeps_the_model_for_this_machine(
+    samples: list[Measured], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(model: Any, threads: int, minutes: float, on_layer: Callable[[int, int], None]) -> Any:
+        on_layer(1, len(samples))
+        return calibrated(model, samples)
+
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(calibration, "calibrate", measured)
+    result = CliRunner().invoke(main, ["tune", "calibrate", "--threads", "3"])
+    assert result.exit_code == 0, result.output
+    assert own_file(3).is_file()
+    assert Predictor.load(own_file(3)).threads == 3
+    assert "after" in result.output
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    tuned._loaded.cache_clear()  # pyright: ignore[reportPrivateUsage]
