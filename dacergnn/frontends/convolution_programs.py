@@ -10,8 +10,11 @@ torch's linear layers have them, [out, in].
 from __future__ import annotations
 
 
-def gcn(g, x, W, norm, bias):
-    """Sums messages, each multiplied with ``norm``; without W, sums features."""
+def gcn(g, x, W, norm, left, right, bias):
+    """Sums messages, each multiplied with ``norm``, or with ``left`` of its source and ``right`` of its destination.
+
+    Without W, it sums features.
+    """
     if W:
         for n in g.src_nodes():
             if transposed:
@@ -22,8 +25,12 @@ def gcn(g, x, W, norm, bias):
         for e in n.incoming_edges():
             if norm:
                 n["out"] += e.norm * e.src[features]
+            elif left:
+                n["out"] += e.src.left * e.src[features]
             else:
                 n["out"] += e.src[features]
+        if right:
+            n["out"] = n["out"] * n.right
         if bias:
             n["out"] = n["out"] + bias
     return out

@@ -89,6 +89,7 @@ class Binding:
             `results`. It passes what it makes of parts by `torch.stack` or `torch.cat` to its second argument.
         names: Names of the parts that ``assemble`` takes, for error messages.
         repeats: Whether `finish` is right for all calls like this one, as it is if it `reshapes`.
+        watched: Tensors that the program does not read, although its form depends on that nobody writes to them.
     """
 
     program: ProgramSource
@@ -102,6 +103,7 @@ class Binding:
     names: Sequence[str] = ()
     reshapes: bool = False
     repeats: bool = False
+    watched: Sequence[Tensor] = ()
     activation: Callable[[Any], Any] | None = None
 
     @property

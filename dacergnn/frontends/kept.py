@@ -16,8 +16,12 @@ from dacergnn.runtime.seen import Seen
 T = TypeVar("T")
 
 
+SOURCES = 4
+"""Number of sources of a graph whose values are kept: layers with tensors of their own may share the graph."""
+
+
 def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callable[[], T]) -> T:
-    """Returns the value of ``make``, or the kept one if ``source`` is the same, unwritten tensor; without gradient.
+    """Returns the value of ``make``, or a kept one if ``source`` is the same, unwritten tensor; without gradient.
 
     While a CUDA graph is recorded, values of floating-point tensors are computed, since replays have other numbers.
     """
@@ -26,10 +30,12 @@ def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callabl
             return make()
     if torch.compiler.is_exporting():
         return make()
-    known: tuple[Seen, T] | None = graph.derived.get(key)
+    known: list[tuple[Seen, T]] = graph.derived.get(key, [])
     sources = [] if source is None else [source]
-    if known is None or not known[0].same(sources):
-        with lasting():
-            known = (Seen(sources, graph.check), make())
-        graph.derived[key] = known
-    return known[1]
+    for seen, value in known:
+        if seen.same(sources):
+            return value
+    with lasting():
+        made = (Seen(sources, graph.check), make())
+    graph.derived[key] = [made, *known[: SOURCES - 1]]
+    return made[1]

@@ -37,14 +37,27 @@ def symmetric_weights(encodings: Encodings, dtype: torch.dtype) -> Tensor:
     native_weights = native_sorting.symmetric_weights(src, dst, nodes, dtype) if sorting.at_hand(src) else None
     if native_weights is not None:
         return native_weights
-    degrees = torch.zeros(nodes, dtype=_computed_in(dtype), device=src.device)
-    roots = degrees.index_add(0, dst, torch.ones_like(dst, dtype=degrees.dtype)).rsqrt()
-    roots = roots.masked_fill(roots.isinf(), 0)
+    roots = _roots(encodings, dtype)
     return (roots[src] * roots[dst]).to(dtype)
+
+
+def degree_roots(encodings: Encodings, dtype: torch.dtype) -> Tensor:
+    """Returns [NS] 1 / root of the in-degree of each node; 0 where it is 0."""
+    dst, nodes = encodings.edges.dst, encodings.edges.num_src
+    native_roots = native_sorting.degree_roots(dst, nodes, dtype) if sorting.at_hand(dst) else None
+    return _roots(encodings, dtype).to(dtype) if native_roots is None else native_roots
+
+
+def _roots(encodings: Encodings, dtype: torch.dtype) -> Tensor:
+    dst = encodings.edges.dst
+    degrees = torch.zeros(encodings.edges.num_src, dtype=_computed_in(dtype), device=dst.device)
+    roots = degrees.index_add(0, dst, torch.ones_like(dst, dtype=degrees.dtype)).rsqrt()
+    return roots.masked_fill(roots.isinf(), 0)
 
 
 WEIGHTS: dict[str, Callable[[Encodings, torch.dtype], Tensor]] = {
     "pair_mean": mean_weights,
     "symmetric": symmetric_weights,
+    "roots": degree_roots,
 }
-"""Functions that compute weights, by the names of the weights in `HeteroGraph`."""
+"""Functions that compute weights of edges in canonical order, or of nodes, which `HeteroGraph` returns."""

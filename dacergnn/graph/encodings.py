@@ -272,7 +272,7 @@ class Encodings:
             return counts
 
     def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
-        """Returns [E] the weights that `HeteroGraph` calls ``<kind>_weights``; built once."""
+        """Returns the weights of a kind in `WEIGHTS`; built once."""
         return self.once(f"{kind}_weights_{str(dtype).removeprefix('torch.')}", lambda: WEIGHTS[kind](self, dtype))
 
     def single_typed(self) -> bool:

@@ -251,6 +251,10 @@ class HeteroGraph:
         """Returns [E] in canonical order: 1 / root of the product of both ends' in-degrees; 0 where one is 0."""
         return self._encodings.weights("symmetric", dtype)
 
+    def degree_roots(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Returns [NS] 1 / root of the in-degree of each node; 0 where it is 0. Destinations are the first sources."""
+        return self._encodings.weights("roots", dtype)
+
     @property
     def edge_perm(self) -> Tensor | None:
         """Returns [E] the position of each canonical edge in the user's list; None if that is in canonical order."""

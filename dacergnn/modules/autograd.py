@@ -54,8 +54,8 @@ class Invocation:
     program: CompiledProgram
     graph: HeteroGraph
     mask: Mask
-    variant: Variant | None = None
-    """The build that has run the forward."""
+    chosen: Variant | None = None
+    """The build that has run the forward; None if a transform of torch has run other forwards in its place."""
     runner: Runner[Variant] | None = None
     """What the seconds of the run belong to, if builds of the program race."""
     seconds: float = 0.0
@@ -64,6 +64,11 @@ class Invocation:
     """Holds the arrays that the forward has saved."""
     overwritten: bool = False
     """Tells whether a backward has overwritten these arrays."""
+
+    @property
+    def variant(self) -> Variant:
+        """Returns the build of the forward."""
+        return self.program.variant(self.mask) if self.chosen is None else self.chosen
 
     def backward(self, saved: Sequence[Any], again: bool, gradients: Sequence[Tensor]) -> list[Tensor | None]:
         """Returns the gradients of all inputs by the build of the forward; None for an input without one.
@@ -74,7 +79,6 @@ class Invocation:
             gradients: The gradients of the results.
         """
         variant, count = self.variant, len(self.mask)
-        assert variant is not None
         results: list[Tensor | None] = [None] * count
         if variant.backward is None:
             return results
@@ -141,7 +145,7 @@ def _step_of(name: str) -> type[_Run]:
 
 
 def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    invocation.variant, invocation.runner = invocation.program.take(invocation.mask, invocation.graph)
+    invocation.chosen, invocation.runner = invocation.program.take(invocation.mask, invocation.graph)
     forward = invocation.variant.forward
     prepared = forward.prepare(invocation.graph)
     start = perf_counter()
@@ -153,7 +157,6 @@ def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, 
 def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Saves the tensors that backwards read."""
     variant = invocation.variant
-    assert variant is not None
     ctx.invocation, ctx.shapes = invocation, [t.shape for t in inputs]
     ctx.save_for_backward(
         *[t if i in variant.kept else None for i, t in enumerate(inputs)],

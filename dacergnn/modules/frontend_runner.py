@@ -177,7 +177,7 @@ class FrontendRunner(Runner):
         if left == 0 or core.last_call is None or core.last_call[1] is not graph:
             return None
         self.attempts[mode] = left - 1
-        if before is not None:
+        if before is not None and before.compiled is compiled:
             return before.settle(binding)
         check = core.config.check_graph
         signature = CallSignature.of(args, kwargs, check)

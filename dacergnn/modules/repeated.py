@@ -40,7 +40,8 @@ class Repeated:
         binding: Binding,
     ) -> None:
         self.signature, self.graph, self.compiled = signature, graph, compiled
-        self.binding = replace(binding, arrays={}, parts=[], stacks=binding.stacks or stacks_of())
+        self.binding = replace(binding, arrays={}, parts=[], stacks=binding.stacks or stacks_of(), watched=())
+        self._watched = [(tensor, tensor._version) for tensor in binding.watched]
         tensors, self._made = binding.tensors(compiled.inputs)
         places = {id(leaves[i]): i for i in signature.features}
         paths = {id(p): tuple(name.split(".")) for name, p in module.named_parameters()}
@@ -76,7 +77,10 @@ class Repeated:
         """Tells whether the source of every tensor is known; a tensor that two calls share is kept for all calls."""
 
     def settle(self, binding: Binding) -> Repeated | None:
-        """Returns this object, settled by the binding of another such call; None if calls make some tensor anew."""
+        """Returns this object, settled by the binding of another such call; None if calls make some tensor anew.
+
+        The program of the other call must be the same.
+        """
         tensors, _ = binding.tensors(self.compiled.inputs)
         same = [tensors[slot] is self._arrays[slot] and not tensors[slot].requires_grad for slot in self._kept]
         self.settled = all(same)
@@ -96,6 +100,8 @@ class Repeated:
         """Returns arrays of the program, then its parts, for a call's leaves; None if parameters have another type."""
         own = self._own
         if own and own[0].dtype is not self._dtype:
+            return None
+        if any(tensor._version != version for tensor, version in self._watched):
             return None
         arrays = self._arrays.copy()
         for slot, place, shape in self._argument_slots:

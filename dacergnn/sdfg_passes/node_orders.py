@@ -44,7 +44,7 @@ def node_orders(listing: Listing, statement: Statement) -> Iterator[Option]:
 
 @dataclass(frozen=True)
 class _Sum:
-    """Describes a sum over edges of rows of one end point, each times a value of the edge."""
+    """Describes a sum over edges of rows of one end point, each times a value of the edge or of an end point."""
 
     statement: Statement
     scale: Ref | None
@@ -61,8 +61,9 @@ def _sum(listing: Listing, statement: Statement | None) -> _Sum | None:
     expr, scale = statement.expr, None
     if isinstance(expr, Op) and expr.name == "mul":
         known = [a for a in expr.args if isinstance(a, Ref)]
-        scale = next((a for a in known if not a.path and size(listing.shape(a)) == 1), None)
-        expr = next((a for a in known if a.path), None)
+        single = [a for a in known if a.path in ("", *_ENDS) and size(listing.shape(a)) == 1]
+        scale = min(single, key=lambda a: a.path, default=None)  # a value of the edge first
+        expr = next((a for a in known if a.path and a is not scale), None)
         if scale is None:
             return None
         scale = replace(scale, view=() if listing.arrays[scale.name].shape else None)

@@ -28,8 +28,10 @@ MEASURED = 10
 REPEAT = 10
 FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
 """So many of the fastest are measured again, longer, because the least of many means is too low."""
-CHALLENGERS, EVALUATIONS = 2, 40
+CHALLENGERS, EVALUATIONS = 2, 20
 """Number of programs that race against the default, and of programs that are compiled to find them."""
+LEAST_GAIN = -0.05
+"""A program races if the logarithm of its gain may be more than this: the race costs little and tells for certain."""
 _ELEMENTS = 1 << 24
 
 
@@ -107,7 +109,9 @@ def promising(
     return challengers(run, facts, model or model_of(config.model))
 
 
-def challengers(run: Compile, facts: GraphFacts, model: Predictor, *, lower_bound: float = 0.0) -> list[Compilation]:
+def challengers(
+    run: Compile, facts: GraphFacts, model: Predictor, *, lower_bound: float = LEAST_GAIN
+) -> list[Compilation]:
     """Returns up to `CHALLENGERS` programs that a model predicts to be faster than the default, the best first.
 
     A program counts as faster if its predicted gain, less one standard deviation over the networks of the model, is

@@ -74,10 +74,12 @@ def test_graphs_are_those_of_torch(no_compiler: Callable[[], None], seed: int) -
     found = make()
     numbers = found.sizes, dict(found.longest_groups), found.single_typed
     encoded = {name: found.encoding(name) for name in names(found)}
-    weights = [found.pair_mean_weights(), found.symmetric_weights()]
+    weights = [found.pair_mean_weights(), found.symmetric_weights(), found.degree_roots()]
     no_compiler()
     expected = make()
-    torch.testing.assert_close(weights, [expected.pair_mean_weights(), expected.symmetric_weights()])
+    torch.testing.assert_close(
+        weights, [expected.pair_mean_weights(), expected.symmetric_weights(), expected.degree_roots()]
+    )
     assert numbers == (expected.sizes, dict(expected.longest_groups), expected.single_typed)
     pairs = [(found.edge_perm, expected.edge_perm), *((own, expected.encoding(n)) for n, own in encoded.items())]
     for a, b in pairs:

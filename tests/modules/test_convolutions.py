@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import dacergnn
 from dacergnn.errors import GraphError, UnsupportedCallError
+from dacergnn.frontends.pyg.gcn import GCNFrontend
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.traced_runner import TracedRunner
@@ -206,6 +207,38 @@ def test_edge_index_of_pyg() -> None:
         for _ in range(3):
             assert_close(layer(draw(N, K), index), original(draw(N, K), index), 1e-8)
         assert layer.refusal is None, name
+
+
+def test_cached_layers_compute_factors_of_their_edges_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [compiled(pyg().GCNConv(K, K, cached=True).double()) for _ in range(2)]
+    x, index = draw(N, K), edges()
+    counted: list[int] = []
+    real = GCNFrontend._coefficients  # pyright: ignore[reportPrivateUsage]
+
+    def count(self: GCNFrontend, *args: Any) -> Tensor:
+        counted.append(1)
+        return real(self, *args)
+
+    monkeypatch.setattr(GCNFrontend, "_coefficients", count)
+    for given in (None, weights()):
+        for layer in layers:
+            layer.original._cached_edge_index = None
+        for _ in range(4):
+            for layer in layers:
+                layer(x, index, given)
+    assert len(counted) <= len(layers)
+
+
+def test_coefficients_in_a_cache_may_be_changed() -> None:
+    original = pyg().GCNConv(K, M, cached=True).double()
+    layer = compiled(copy.deepcopy(original))
+    x, index = draw(N, K), edges()
+    for _ in range(2):
+        assert_close(layer(x, index), original(x, index), 1e-10)
+    for module in (layer.original, original):
+        module._cached_edge_index[1].mul_(3)
+    for _ in range(2):
+        assert_close(layer(x, index), original(x, index), 1e-10)
 
 
 def test_what_a_cached_layer_keeps_is_what_pyg_keeps() -> None:

@@ -115,7 +115,7 @@ def keep_loops(layer: CompiledLayer, key: object, edges: Tensor, moved_edges: Te
     loop = edges[0] == edges[1]
     found = (~loop).nonzero().view(-1), loop.nonzero().view(-1), edges[0][loop]
     graphs: Any = layer.graphs
-    graphs.find(None, None, layer).derived["loops", key] = (Seen([moved_edges]), moved(found))
+    graphs.find(None, None, layer).derived["loops", key] = [(Seen([moved_edges]), moved(found))]
 
 
 @pytest.mark.parametrize("name", TRACED)

@@ -27,7 +27,8 @@ WRT = {"inference": [], "weights": ["W", "bias"], "features": ["x", "W", "bias"]
 def plan(
     out: int, wrt: list[str], features: int = IN, profile: Profile = ARXIV, caching: str = "cache_all"
 ) -> Compilation:
-    arrays = {"x": f"NS[{features}]", "W": f"ONE[{out}, {features}]", "norm": "E", "bias": f"ONE[{out}]"}
+    arrays: dict[str, str | None] = {"x": f"NS[{features}]", "W": f"ONE[{out}, {features}]", "bias": f"ONE[{out}]"}
+    arrays |= {"norm": None, "left": "NS", "right": "ND"}
     sdfg = parse(gcn, dtype=dace.float32, transposed=True, features="h", **arrays)
     return compile_program(sdfg, wrt, Config(caching=caching), dace.int32, profile)
 
@@ -42,7 +43,7 @@ def edge_sums(sdfg: dace.SDFG) -> list[str]:
     [
         *(("inference", "transform", IN - 8), ("inference", "propagate", IN + 8)),
         *(("features", "transform", IN - 8), ("features", "propagate", IN + 8)),
-        *(("weights", "transform", IN // 2 - 16), ("weights", "propagate", IN // 2 + 16)),
+        *(("weights", "transform", IN // 2 - 16), ("weights", "propagate", IN // 2 + 24)),
     ],
 )
 def test_order(mode: str, first: str, out: int) -> None:

@@ -102,6 +102,6 @@ class GraphConvFrontend(Frontend):
         m = k if shape is None else shape[1]
         return ProgramSource.of(
             gcn, x=spec("NS", k), W=None if shape is None else spec("ONE", k, m), norm=spec("E") if norm else None,
-            bias=spec("ONE", m) if self.has_bias else None, transposed=False,
+            left=None, right=None, bias=spec("ONE", m) if self.has_bias else None, transposed=False,
             features="x" if shape is None else "h",
         )  # fmt: skip

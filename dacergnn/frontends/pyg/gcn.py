@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.convolution_programs import gcn
@@ -18,6 +19,21 @@ from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, checked_edge
 from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values, sources_and_destinations
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.seen import is_taken
+
+_BY_DEGREES: Any = WeakTensorKeyDictionary()
+"""Coefficients in caches of layers that follow from the degrees of the cached edges, with their versions."""
+
+
+def _follows_from_degrees(weight: Any, dtype: torch.dtype) -> bool:
+    """Tells whether nobody has written to coefficients that follow from degrees, and they are of a type."""
+    if not isinstance(weight, Tensor) or weight.dtype is not dtype or is_taken(weight):
+        return False
+    return _BY_DEGREES.get(weight) == _version(weight)
+
+
+def _version(tensor: Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
 
 
 class _Edges(NamedTuple):
@@ -34,6 +50,11 @@ class _Edges(NamedTuple):
     def bare(self) -> bool:
         """Tells whether all messages have the weight 1."""
         return not self.normalize and self.weight is None and not is_matrix(self.index)
+
+    @property
+    def by_degrees(self) -> bool:
+        """Tells whether weights follow from the degrees of both ends."""
+        return self.normalize and self.weight is None and not is_matrix(self.index)
 
 
 class GCNFrontend(ConvolutionFrontend):
@@ -94,8 +115,11 @@ class GCNFrontend(ConvolutionFrontend):
 
     def bind(self, graph: HeteroGraph, x: Any, edge_index: Any, edge_weight: Any = None) -> Binding:
         edges = self._edges(edge_index, edge_weight, x)
-        bare, nodes = edges.bare, self.nodes(x, edges.index)
-        program = self.program(bare, partial(self._program, bare))
+        nodes = self.nodes(x, edges.index)
+        # Exported programs get the weights of edges, since an operator of theirs computes these.
+        by_degrees = edges.by_degrees and not torch.compiler.is_exporting()
+        factors = "" if edges.bare else "nodes" if by_degrees else "edges"
+        program = self.program(factors, partial(self._program, factors))
         weight, *others = self._own.read(self.module)
         tensors, made = [rows_of(x), weight], {}
         if edges.weight is not None:
@@ -106,12 +130,18 @@ class GCNFrontend(ConvolutionFrontend):
                 return self._norm(graph, rest._replace(index=index(), weight=weight), dtype, nodes.copies)
 
             made["norm"] = coefficients
-        elif edges.normalize and not is_matrix(edges.index):
+        elif by_degrees:
+            roots = graph.degree_roots(x.dtype)
+            tensors += [roots, roots]  # sources and destinations are the same nodes
+        elif edges.by_degrees:
             tensors.append(graph.symmetric_weights(x.dtype))
-        elif not bare:
+        elif factors:
             tensors.append(self._norm(graph, edges, x.dtype, nodes.copies))
         arrays = dict(zip(program.arrays, [*tensors, *others], strict=True))
-        return Binding(program, arrays, nodes.finish, made=made, reshapes=True)
+        # With cached factors that follow from degrees, the program computes its own.
+        cached: Any = self.layer._cached_edge_index
+        watched = [cached[1]] if by_degrees and cached is not None else []
+        return Binding(program, arrays, nodes.finish, made=made, reshapes=True, watched=watched)
 
     def _edges(self, edge_index: Any, edge_weight: Tensor | None, x: Tensor) -> _Edges:
         layer: Any = self.layer
@@ -125,6 +155,8 @@ class GCNFrontend(ConvolutionFrontend):
         if layer._cached_edge_index is None:  # a filled cache counts even if ``cached`` is False now
             self._keep(_Edges(edge_index, edge_weight, True, added), x)
         cached: Any = layer._cached_edge_index
+        if _follows_from_degrees(cached[1], x.dtype):
+            return _Edges(cached[0], None, True, "")
         return _Edges(cached[0], cached[1], False, "")
 
     def _keep(self, edges: _Edges, x: Tensor) -> None:
@@ -138,6 +170,9 @@ class GCNFrontend(ConvolutionFrontend):
         differentiable = torch.is_grad_enabled()  # coefficients keep the gradients of the weights
         with torch.inference_mode(False), torch.set_grad_enabled(differentiable):
             layer._cached_edge_index = gcn_norm(edges.index, edges.weight, *options)
+        weight: Any = layer._cached_edge_index[1]
+        if edges.by_degrees and isinstance(weight, Tensor):
+            _BY_DEGREES[weight] = _version(weight)
 
     def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
         """Returns the factors of messages, [E] in canonical order."""
@@ -170,10 +205,13 @@ class GCNFrontend(ConvolutionFrontend):
         if not isinstance(weight, Tensor) or weight.shape != (count,) or weight.dtype != dtype:
             raise UnsupportedCallError(f"edge_weight must be a tensor [{count}] of {dtype}.")
 
-    def _program(self, bare: bool) -> ProgramSource:
+    def _program(self, factors: str) -> ProgramSource:
+        """Returns the program; ``factors`` of messages are "" for none, of "edges", or of "nodes" at both ends."""
         k, m = self.in_channels, self.out_channels
+        of_nodes = factors == "nodes"
         return ProgramSource.of(
-            gcn, x=spec("NS", k), W=spec("ONE", m, k), norm=None if bare else spec("E"),
+            gcn, x=spec("NS", k), W=spec("ONE", m, k), norm=spec("E") if factors == "edges" else None,
+            left=spec("NS") if of_nodes else None, right=spec("ND") if of_nodes else None,
             bias=spec("ONE", m) if self.has_bias else None, transposed=True, features="h",
         )  # fmt: skip
 

@@ -93,18 +93,40 @@ inline void mean_weights(const Number *numbers) {
   });
 }
 
+// Returns 1 / root of the in-degree of each node, 0 where it is 0; null if there is no memory. `numbers` as below.
+inline std::unique_ptr<double[]> roots_of_degrees(const Number *numbers) {
+  const Number edges = numbers[0], nodes = numbers[1];
+  std::unique_ptr<double[]> roots(new (std::nothrow) double[nodes]());
+  if (!roots) return roots;
+  with_indices(numbers[3], numbers[4], [&](const auto *dst) {
+    for (Number i = 0; i < edges; ++i) ++roots[dst[i]];
+  });
+  for (Number node = 0; node < nodes; ++node)
+    if (roots[node] > 0) roots[node] = 1 / std::sqrt(roots[node]);
+  return roots;
+}
+
+// Writes these numbers. Returns 0, or -1 if there is no memory. `numbers` as below, with the address of the result in
+// place of that of the weights; sources are not read.
+inline Number degree_roots(const Number *numbers) {
+  const std::unique_ptr<double[]> roots = roots_of_degrees(numbers);
+  if (!roots) return -1;
+  if (numbers[6] == 4)
+    std::copy_n(roots.get(), numbers[1], (float *)numbers[5]);
+  else
+    std::copy_n(roots.get(), numbers[1], (double *)numbers[5]);
+  return 0;
+}
+
 // Writes for each edge 1 over the roots of the in-degrees of both ends, and 0 if one end has no incoming edges. Returns
 // 0, or -1 if there is no memory. `numbers`: edges, nodes, addresses of sources and destinations, bytes of an index,
 // address of the weights, bytes of a weight.
 inline Number symmetric_weights(const Number *numbers) {
-  const Number edges = numbers[0], nodes = numbers[1];
-  const std::unique_ptr<double[]> roots(new (std::nothrow) double[nodes]());
+  const Number edges = numbers[0];
+  const std::unique_ptr<double[]> roots = roots_of_degrees(numbers);
   if (!roots) return -1;
   with_indices(numbers[3], numbers[4], [&](const auto *dst) {
     const auto *src = (decltype(dst))numbers[2];
-    for (Number i = 0; i < edges; ++i) ++roots[dst[i]];
-    for (Number node = 0; node < nodes; ++node)
-      if (roots[node] > 0) roots[node] = 1 / std::sqrt(roots[node]);
     const auto write = [&](auto *weight) {
       for (Number i = 0; i < edges; ++i) weight[i] = roots[src[i]] * roots[dst[i]];
     };
