@@ -39,6 +39,7 @@ class Runner(Generic[Build]):
     runs: int = 0
 
     def note(self, seconds: float) -> None:
+        """Takes the seconds of a run."""
         self.runs += 1
         if self.runs > UNTIMED:
             self.seconds.append(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ from dacergnn.graph.sorting import occurrences
 
 
 class GraphConvFrontend(Frontend):
-    """Expresses `GraphConv`, with the norms of both ends as coefficients of edges."""
+    """Expresses `GraphConv`: rows are scaled by the degrees of both ends, messages by weights of edges."""
 
     handles: ClassVar[tuple[str, ...]] = ("dgl.nn.pytorch.conv.graphconv.GraphConv",)
     called: ClassVar[tuple[str, ...] | None] = ("_activation",)
@@ -74,34 +75,51 @@ class GraphConvFrontend(Frontend):
         }
         x = arrays["x"]
         assert x is not None
-        share = self._share(encoded, x.dtype)
-        arrays["norm"] = coefficients(encoded, (self.norm, x.dtype), edge_weight, share)
+        if edge_weight is None:
+            arrays |= self._ends(encoded, x.dtype)
+        else:
+            share = self._share(encoded, x.dtype)
+            arrays["norm"] = coefficients(encoded, (self.norm, x.dtype), edge_weight, share)
         shape = None if arrays["W"] is None else tuple(arrays["W"].shape)
-        key = shape, x.size(1), arrays["norm"] is not None
+        factors = tuple([name for name in ("norm", "left", "right") if arrays.get(name) is not None])
+        key = shape, x.size(1), factors
         program = self.program(key, partial(self._program, *key))
         present = {n: a for n, a in arrays.items() if a is not None}
         return Binding(program, present, only, reshapes=True, activation=layer._activation)
 
-    def _share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
-        """Returns the factors [E] of messages that follow from the degrees of both ends; None for 1."""
-        if self.norm == "none":
-            return None
+    def _ends(self, graph: HeteroGraph, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Returns the factors of rows that follow from the degrees of sources [NS] and of destinations [ND]."""
 
-        def make() -> Tensor:
-            share = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)
-            for end, space, norms in (("src", "NS", ("left", "both")), ("dst", "ND", ("right", "both"))):
+        def make() -> dict[str, Tensor]:
+            made: dict[str, Tensor] = {}
+            ends = (("left", "src", "NS", ("left", "both")), ("right", "dst", "ND", ("right", "both")))
+            for name, end, space, norms in ends:
                 if self.norm in norms:
-                    ids = graph.index("E", end)
-                    degrees = occurrences(ids, graph.size(space)).to(dtype).index_select(0, ids)
-                    share = share * degrees.pow(-0.5 if self.norm == "both" else -1.0)
-            return share
+                    degrees = occurrences(graph.index("E", end), graph.size(space)).clamp(min=1).to(dtype)
+                    made[name] = degrees.pow(-0.5 if self.norm == "both" else -1.0)
+            return made
 
         return kept(graph, ("degrees", self.norm, dtype), None, make)
 
-    def _program(self, shape: tuple[int, int] | None, k: int, norm: bool) -> ProgramSource:
+    def _share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
+        """Returns the product [E] of the factors of both ends, in canonical order; None for 1."""
+
+        def make() -> Tensor | None:
+            spread = [
+                factors.index_select(0, graph.index("E", "src" if name == "left" else "dst"))
+                for name, factors in self._ends(graph, dtype).items()
+            ]
+            if len(spread) == 2:
+                return spread[0] * spread[1]
+            return spread[0] if spread else None
+
+        return kept(graph, ("degrees of edges", self.norm, dtype), None, make)
+
+    def _program(self, shape: tuple[int, int] | None, k: int, factors: Sequence[str]) -> ProgramSource:
         m = k if shape is None else shape[1]
+        spaces = {"norm": "E", "left": "NS", "right": "ND"}
+        given = {name: spec(space) if name in factors else None for name, space in spaces.items()}
         return ProgramSource.of(
-            gcn, x=spec("NS", k), W=None if shape is None else spec("ONE", k, m), norm=spec("E") if norm else None,
-            left=None, right=None, bias=spec("ONE", m) if self.has_bias else None, transposed=False,
-            features="x" if shape is None else "h",
+            gcn, x=spec("NS", k), W=None if shape is None else spec("ONE", k, m), **given,
+            bias=spec("ONE", m) if self.has_bias else None, transposed=False, features="x" if shape is None else "h",
         )  # fmt: skip
