@@ -87,18 +87,18 @@ def read_saved(path: Path) -> Dataset:
         DatasetError: PyG is not installed, or the file holds something else. Code in the file is not run.
     """
     try:
-        from torch_geometric.data import Data, HeteroData, data, storage
+        pyg = importlib.import_module("torch_geometric.data")
     except ImportError as error:
         raise DatasetError(f"{path} is read by PyG, which cannot be imported ({_short(error)}).") from error
     remedy = "save a Data or HeteroData of PyG by torch.save"
-    parts = [value for module in (data, storage) for value in vars(module).values() if isinstance(value, type)]
-    own = [part for part in parts if part.__module__.startswith("torch_geometric.")]
+    parts = [value for module in (pyg.data, pyg.storage) for value in vars(module).values() if isinstance(value, type)]
+    own: list[Any] = [part for part in parts if part.__module__.startswith("torch_geometric.")]
     try:
-        with torch.serialization.safe_globals([Data, HeteroData, *own]):
+        with torch.serialization.safe_globals(own):
             saved = torch.load(path, weights_only=True)
     except Exception as error:  # torch raises many kinds for files that are none of its own
         raise DatasetError(f"{path} cannot be read ({_short(error)}); {remedy}.") from error
-    if not isinstance(saved, Data | HeteroData):
+    if not isinstance(saved, pyg.Data | pyg.HeteroData):
         raise DatasetError(f"{path} holds a {type(saved).__name__}; {remedy}.")
     return _of_pyg(path.stem, saved)
 
@@ -134,9 +134,7 @@ def _of_dgl(name: str, g: Any) -> Dataset:
 def _of_ogb(name: str, data: Any) -> Dataset:
     """Returns a graph whose nodes have types, or whose edges are of one array with a type each."""
     if "edge_index_dict" in data:
-        from torch_geometric.data import HeteroData
-
-        typed: Any = HeteroData()
+        typed: Any = importlib.import_module("torch_geometric.data").HeteroData()
         for node_type, count in data["num_nodes_dict"].items():
             typed[node_type].num_nodes = int(count)
         for edge_type, ends in data["edge_index_dict"].items():

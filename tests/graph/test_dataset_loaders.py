@@ -100,6 +100,7 @@ def test_dgl_loaders(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_ogb_loaders(monkeypatch: pytest.MonkeyPatch):
+    data_module = pytest.importorskip("torch_geometric.data")
     ends = np.array([[0, 1], [2, 0]])
     graphs = {
         "ogbl-biokg": {
@@ -110,7 +111,7 @@ def test_ogb_loaders(monkeypatch: pytest.MonkeyPatch):
         "ogbl-wikikg2": {"edge_index": ends, "edge_reltype": np.array([[4], [1]]), "num_nodes": 3},
     }
     module = types.SimpleNamespace(LinkPropPredDataset=lambda name, root: [graphs[name]])
-    libraries(monkeypatch, ogb_linkproppred=module)
+    libraries(monkeypatch, ogb_linkproppred=module, torch_geometric_data=data_module)
     monkeypatch.delenv("DACERGNN_DATA", raising=False)
     typed, plain = datasets.load("biokg").graph, datasets.load("wikikg2").graph
     assert (typed.size("E"), typed.size("NS"), typed.size("T")) == (2, 5, 2)

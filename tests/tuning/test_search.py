@@ -18,11 +18,11 @@ from dacergnn import Config, HeteroGraph, Plan, explain, optimize, parse
 from dacergnn.cli import main
 from dacergnn.cli import tune as command
 from dacergnn.errors import DacergnnError
-from dacergnn.modules import RGAT, compiled
+from dacergnn.modules import RGAT, compiled, planned
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning import tuned
-from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures, describe
+from dacergnn.tuning.features import FEATURE_NAMES, THREADS, ProgramFeatures, describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.predictor import Analytic
@@ -39,6 +39,7 @@ class Likes:
     """A model to which ``taste`` tells the seconds of a program."""
 
     taste: Callable[[ProgramFeatures], float]
+    threads: int = THREADS
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
         return np.array([self.taste(program) for program in programs])
@@ -161,7 +162,8 @@ def test_the_best_of_a_first_round_are_run_again() -> None:
 
 @pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuned, "shipped", lambda: SMALL_TILES)
+    monkeypatch.setattr(tuned, "model_of", lambda chosen: SMALL_TILES)
+    monkeypatch.setattr(planned, "model_digest", lambda chosen: "small tiles")  # tells its plans from those of others
 
 
 def layer(config: Config) -> RGAT:
@@ -185,7 +187,7 @@ def test_layers_are_tuned(graph: HeteroGraph) -> None:
     assert set(answers(other).values()) == {"64"} != set(answers(plain).values())
     compiled.compiled_program.cache_clear()
     again = layer(Config())  # what a search has found is kept on disk
-    tuned.shipped = lambda: pytest.fail("searched again")
+    tuned.model_of = lambda chosen: pytest.fail("searched again")
     again(x, graph).square().sum().backward()
     assert answers(again) == answers(other)
 
@@ -210,8 +212,8 @@ def test_the_model_of_the_package_predicts(graph: HeteroGraph) -> None:
 
 
 def test_ways_are_checked() -> None:
-    with pytest.raises(DacergnnError, match="tune='fast'"):
-        Config(tune="fast")
+    with pytest.raises(DacergnnError, match="tune='quick'"):
+        Config(tune="quick")
 
 
 def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
