@@ -26,7 +26,7 @@ from dacergnn.cli import main
 from dacergnn.errors import CacheError, ProgramError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.modules import HGT, RGAT, RGCN, compiled
+from dacergnn.modules import HGT, RGAT, RGCN, planned
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.native import build, cache
 from dacergnn.program import Program
@@ -125,7 +125,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, *, compiler: bool = True) -> None:
 
     graph()  # builds the library that sorts edges
     for name in ("parse_flat", "compile_program", "lower"):
-        monkeypatch.setattr(compiled, name, refuse)
+        monkeypatch.setattr(planned, name, refuse)
     if compiler:
         monkeypatch.setattr(build, "_compile", refuse)
 
@@ -144,8 +144,8 @@ def test_nothing_is_compiled_again(given: Circumstances, tmp_path: Path, monkeyp
 SECOND = """
 import sys
 from pathlib import Path
-from tests.runtime.test_plan_cache import ALL, CompiledProgram, circumstances, compiled
-compiled.compile_program = None
+from tests.runtime.test_plan_cache import ALL, CompiledProgram, circumstances, planned
+planned.compile_program = None
 print(len(CompiledProgram(**circumstances(Path(sys.argv[1]))).variant(ALL).slots))
 """
 
