@@ -37,5 +37,6 @@ def kept(graph: HeteroGraph, key: Hashable, source: Tensor | None, make: Callabl
             return value
     with lasting():
         made = (Seen(sources, graph.check), make())
-    graph.derived[key] = [made, *known[: SOURCES - 1]]
+    others = [entry for entry in known if source is not None and entry[0].is_alive]  # the values of others need room
+    graph.derived[key] = [made, *others[: SOURCES - 1]]
     return made[1]

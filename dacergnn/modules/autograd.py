@@ -57,9 +57,9 @@ class Invocation:
     chosen: Variant | None = None
     """The build that has run the forward; None if a transform of torch has run other forwards in its place."""
     runner: Runner[Variant] | None = None
-    """What the seconds of the run belong to, if builds of the program race."""
+    """Takes the seconds of the run, if builds of the program race."""
     seconds: float = 0.0
-    """What the forward has taken, until a backward has counted it."""
+    """Holds the seconds of the forward until a backward has counted them."""
     lease: Lease | None = None
     """Holds the arrays that the forward has saved."""
     overwritten: bool = False
@@ -156,7 +156,7 @@ def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, 
 
 def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Saves the tensors that backwards read."""
-    variant = invocation.variant
+    variant = invocation.chosen = invocation.variant  # backwards take the same build, also if another wins meanwhile
     ctx.invocation, ctx.shapes = invocation, [t.shape for t in inputs]
     ctx.save_for_backward(
         *[t if i in variant.kept else None for i, t in enumerate(inputs)],

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Generic, TypeVar
 
+import torch
+
 from dacergnn.graph import HeteroGraph
 
 Build = TypeVar("Build")
@@ -89,7 +91,7 @@ class Contest(Generic[Build]):
 
     def take(self, graph: HeteroGraph) -> tuple[Build, Runner[Build] | None]:
         """Returns the build for a call, and the runner that its seconds belong to."""
-        if not self._runners or self._graph() is not graph:
+        if not self._runners or self._graph() is not graph or torch.are_deterministic_algorithms_enabled():
             return self.default, None
         with self._lock:
             runners = self._runners
@@ -102,7 +104,7 @@ class Contest(Generic[Build]):
 
     def note(self, runner: Runner[Build] | None, seconds: float, graph: HeteroGraph) -> None:
         """Takes the seconds of a call that `take` has chosen the build of."""
-        if self.is_over:
+        if self.is_over or torch.are_deterministic_algorithms_enabled():
             return
         with self._lock:
             if runner is None:

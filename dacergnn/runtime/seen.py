@@ -61,6 +61,11 @@ class Seen:
         if self._numbers is None:
             self._forms = [*map(_form, tensors, steps)]
 
+    @property
+    def is_alive(self) -> bool:
+        """Tells whether all of the tensors still exist."""
+        return all(reference() is not None for reference in self._references)
+
     def same(self, tensors: Sequence[Tensor]) -> bool:
         """Tells whether these are the very same tensors, and nobody has written to them."""
         known = [r() for r in self._references]

@@ -1,4 +1,4 @@
-"""What threads of loops do where memory is missing."""
+"""Threads of loops that find no memory make the call fail."""
 
 from __future__ import annotations
 

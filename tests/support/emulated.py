@@ -166,6 +166,6 @@ def _flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 COMPILE_FLAGS, LINK_FLAGS = _flags()
-"""What g++ needs besides a source to make an object that runs in emulation, and besides objects to make a library."""
+"""Options of g++ that make an object of a source, to run in emulation, and a library of objects."""
 FLAGS = (*COMPILE_FLAGS, *LINK_FLAGS[-3:], "-x", "c++") if LINK_FLAGS else ()
 """What g++ needs besides a source to build a library that runs in emulation."""

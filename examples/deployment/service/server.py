@@ -50,7 +50,7 @@ class Service(ThreadingHTTPServer):
         self.active = 0
         """Requests that have no answer yet."""
         self.stopping = False
-        """Whether requests that arrive now are refused."""
+        """Tells whether requests that arrive now are refused."""
         self.changed = threading.Condition()
         self._connections = threading.BoundedSemaphore(connections)
 
