@@ -106,6 +106,17 @@ def test_other_graphs_take_no_part() -> None:
     assert not calls.ended
 
 
+def test_a_race_stops_where_torch_is_to_be_deterministic() -> None:
+    calls = Calls({"default": 1.0, "better": 0.5})
+    calls.until_the_race()
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert [calls.call() for _ in range(50)] == ["default"] * 50
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert not calls.ended
+
+
 def test_nothing_is_searched_for_what_takes_no_time() -> None:
     calls = Calls({"default": contest.WORTH_S / 200, "better": 0.1})
     for _ in range(100):
