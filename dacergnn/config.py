@@ -220,6 +220,8 @@ class Config:
             _check_choice("implementation", self.implementation, tuple(TARGETS))
         self._check_kind("rates", Rates, "pass dacergnn.Rates(...)")
         self._check_kind("plan", Plan, "pass a dacergnn.Plan")
+        self._check_kind("model", str, "pass the path of a file as text")
+        self._check_kind("deterministic", bool, "pass True or False")
         if not isinstance(self.cuda_graph, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DacergnnError(f"cuda_graph={short(self.cuda_graph)}; pass True or False.")
         if not isinstance(self.caching, str) or budget_of(self.caching) is None:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -214,6 +214,10 @@ def test_the_model_of_the_package_predicts(graph: HeteroGraph) -> None:
 def test_ways_are_checked() -> None:
     with pytest.raises(DacergnnError, match="tune='quick'"):
         Config(tune="quick")
+    with pytest.raises(DacergnnError, match="model=5 is a int; pass the path of a file as text"):
+        Config(model=5)  # type: ignore[arg-type]
+    with pytest.raises(DacergnnError, match="deterministic='yes' is a str; pass True or False"):
+        Config(deterministic="yes")  # type: ignore[arg-type]
 
 
 def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
