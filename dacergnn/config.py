@@ -179,10 +179,10 @@ class Config:
         plan: The user's own answers to questions of the passes (`Plan`), which come before all else; None answers
             none. Plans that tuning finds are no part of a `Config`.
         tune: How programs for the CPU get a plan for what ``plan`` leaves open (`TUNINGS`): "off" goes by cost alone,
-            "model" settles schedules by a learned performance model, "measure" builds and runs the plans that this
-            model rates best, for minutes, on the graph of the first call. "fast" begins as "off" does, builds one or
-            two plans that the model rates better in the background, and races them in the calls themselves
-            (docs/tuning.md). Values of different plans agree to rounding.
+            "model" searches for seconds for a plan that a learned performance model is sure to be faster, "measure"
+            builds and runs the plans that this model rates best, for minutes, on the graph of the first call. "fast"
+            begins as "off" does, builds one or two plans that may be faster by the model in the background, and races
+            them in the calls themselves (docs/tuning.md). Values of different plans agree to rounding.
         model: The file of a performance model that ``tune`` takes, as `dacergnn tune calibrate` writes it; None for
             that of this machine, else the one that comes with the package.
         deterministic: Whether "fast" races nothing and stays with the plan of "off", so that values are the same in
@@ -203,7 +203,7 @@ class Config:
     aggregation: str = "auto"
     adjacency: str = "auto"
     plan: Plan | None = None
-    tune: str = "model"
+    tune: str = "off"
     model: str | None = None
     deterministic: bool = False
     check_graph: CheckGraph = "auto"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -33,6 +34,18 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
+def widths(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
+    """Returns the numbers between the commas of an option's value.
+
+    Raises:
+        click.BadParameter: One is no positive number, or there is none.
+    """
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"'{value}' is no list of positive numbers between commas, such as 32,64,128.")
+    return tuple(map(int, parts))
+
+
 @click.command(cls=SuiteCommand)
 @suite_option
 @click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
@@ -53,7 +66,7 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
 )
 @click.option("--level", default="O2", callback=names, show_default=True, help="Levels of ours: O0, hector, O2.")
 @click.option("--plan", metavar="FILE", help="Plan to compile ours by, as `dacergnn tune run --out` writes it.")
-@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
+@click.option("--hidden", default="64", callback=widths, show_default=True, help="Features in and out, such as 32,64.")
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
@@ -68,9 +81,9 @@ def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
               help="Write all results to this file.")  # fmt: skip
 def bench(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
-    layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: int, repeat: int, budget: float,
-    threads: int, device: str, seed: int, memory: bool, compiled: bool, ours: bool, everything: bool, overhead: bool,
-    path: Path | None,
+    layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
+    budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool, ours: bool, everything: bool,
+    overhead: bool, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
@@ -78,7 +91,7 @@ def bench(
     backward. Results are validated first; times are medians of interleaved runs in one process.
     """
     settings = BenchSettings(
-        models, data, mode, against, level, hidden, repeat, memory, layers, compiled, ours, threads, seed, budget,
+        models, data, mode, against, level, hidden[0], repeat, memory, layers, compiled, ours, threads, seed, budget,
         device=device, plan="" if plan is None else Plan.load(plan).to_json(),
     )  # fmt: skip
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -88,6 +101,9 @@ def bench(
         console.print(_overhead_table(settings))
         return
     report = _run(settings, console, everything)
+    for width in hidden[1:]:
+        report.add(_run(replace(settings, hidden=width), console, everything))
+        report.settings["hidden"] = list(hidden)
     report.command = shlex.join(["dacergnn", *sys.argv[1:]])
     console.print(row_table(report.rows))
     console.print(geomean_table(report.as_json()["geomean"]))

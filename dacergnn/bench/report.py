@@ -84,13 +84,15 @@ def geometric_means(rows: list[Row]) -> dict[str, dict[str, Any]]:
     """Returns, by model and mode, the means of both ratios over the data sets that have them, and the smallest ratios.
 
     Ratios of times that scatter are left out, and counted. Where several levels were measured, those after the first
-    stand under "<mode>@<level>".
+    stand under "<mode>@<level>"; where several numbers of features were, they stand under "<model> <features>".
     """
     first = rows[0]["level"] if rows else None
+    several = len(_widths(rows)) > 1
     result: dict[str, dict[str, Any]] = {}
     for row in rows:
         mode = row["mode"] if row["level"] == first else f"{row['mode']}@{row['level']}"
-        cell = result.setdefault(row["model"], {}).setdefault(mode, {"cases": 0})
+        model = f"{row['model']} {row['hidden']}" if several else row["model"]
+        cell = result.setdefault(model, {}).setdefault(mode, {"cases": 0})
         cell["cases"] += 1
         for key in ("ratio_library", "ratio_torch"):
             ratio = None if row[key] is None else Ratio(row[key], _scatters(row, "ours", key.removeprefix("ratio_")))
@@ -103,6 +105,11 @@ def geometric_means(rows: list[Row]) -> dict[str, dict[str, Any]]:
                 cell[f"smallest_{key}"] = min(steady.values, default=None)
                 cell[f"left_out_{key}"] = steady.left_out
     return result
+
+
+def _widths(rows: list[Row]) -> set[int]:
+    """Returns the numbers of features; rows of old files do not say theirs."""
+    return {row["hidden"] for row in rows if "hidden" in row}
 
 
 def _scatters(row: Row, *times: str) -> bool:
@@ -121,6 +128,12 @@ class Report:
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def add(self, other: Report) -> None:
+        """Adds the rows of a run on this machine with another number of features."""
+        width = other.settings["hidden"]
+        self.rows += other.rows
+        self.rates |= {f"{data}, {width} features": rates for data, rates in other.rates.items()}
 
     def as_json(self) -> dict[str, Any]:
         """Returns the document that write() stores."""
@@ -152,6 +165,7 @@ def row_table(rows: list[Row]) -> Table:
     for name in ("model", "data", "mode", "level", "ours", "layer", "fastest library", "ms", "ratio", "fastest torch",
                  "ms", "ratio", "bound", "layer/bound", "peak MB", "leanest library MB", "max error"):  # fmt: skip
         table.add_column(name, justify="left" if name in ("model", "data", "mode", "level") else "right")
+    several = len(_widths(rows)) > 1
     for row in rows:
         own, layer, bound = row["ours_ms"], row["layer_ms"], row["bound_ms"]
         status = row["ours_status"]
@@ -159,8 +173,9 @@ def row_table(rows: list[Row]) -> Table:
         def shown(value: float | None, *times: str, row: Row = row) -> str:
             return marked(_number(value), _scatters(row, *times))
 
+        name = f"{row['model']} {row['hidden']}" if several else row["model"]
         table.add_row(
-            row["model"], row["data"], row["mode"], row["level"] or "-",
+            name, row["data"], row["mode"], row["level"] or "-",
             shown(own, "ours") if own is not None else status.partition(" ")[0],
             shown(layer, "layer"), row["library"] or "-", shown(row["library_ms"], "library"),
             shown(row["ratio_library"], "ours", "library"),

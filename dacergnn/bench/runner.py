@@ -68,7 +68,8 @@ def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable
                 before = load()
                 entries = case.measure(mode)
                 rows = make_rows(model, data, mode, entries, bound(model, mode, sizes, settings.hidden, rates))
-                rows = [{**row, "load_before": before, "load_after": load()} for row in rows]
+                more = {"hidden": settings.hidden, "load_before": before, "load_after": load()}
+                rows = [{**row, **more} for row in rows]
                 report.rows += rows
                 on_case(rows)
     return report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dacergnn.cli.layers import compiled_layer, layer_options, plan_option
+from dacergnn.cli.layers import layer_options, plan_option
 from dacergnn.plan import Plan
 
 
@@ -18,6 +18,7 @@ def explain(
 ) -> None:  # fmt: skip
     """Show what becomes of a layer on a graph, with estimates of its time and memory."""
     import dacergnn
+    from dacergnn.bench.programs import compiled_layer
 
     report = dacergnn.explain(compiled_layer(model, data, features, heads, plan), verbose=verbose)
     click.echo(report.to_json() if as_json else str(report))

@@ -8,7 +8,7 @@ import click
 
 from dacergnn.bench.command import names
 from dacergnn.bench.settings import MODES
-from dacergnn.cli.layers import layer_options, native_layer, plan_option
+from dacergnn.cli.layers import layer_options, plan_option
 from dacergnn.config import PASSES, Config
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
@@ -36,6 +36,7 @@ def profile(
     import torch
 
     import dacergnn
+    from dacergnn.bench.programs import native_layer
 
     if device == "cuda" and not torch.cuda.is_available():
         raise DacergnnError("device: torch finds no CUDA device here; leave --device out to run on the processor.")

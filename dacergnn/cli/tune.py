@@ -17,15 +17,17 @@ from rich.table import Table
 from dacergnn.bench.command import progress_bar
 from dacergnn.bench.device_option import device_option, rates_option
 from dacergnn.bench.environment import environment
-from dacergnn.cli.judge import evaluate, regret
-from dacergnn.cli.layers import called_program, compiled_layer, layer_options
+from dacergnn.bench.programs import called_program, compiled_layer
+from dacergnn.cli.judge import evaluate
+from dacergnn.cli.layers import layer_options
+from dacergnn.cli.regret import regret, searches
 from dacergnn.config import LEVELS, Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.runtime.cuda_device import architectures
 from dacergnn.sdfg_passes import Compilation, compile_program
-from dacergnn.tuning.collect import INDEX, Collector, CollectSettings
+from dacergnn.tuning.collect import INDEX, LAYERS, Collector, CollectSettings
 from dacergnn.tuning.features import RATES
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, seconds
@@ -43,6 +45,7 @@ def tune() -> None:
 
 tune.add_command(evaluate)
 tune.add_command(regret)
+tune.add_command(searches)
 
 
 @tune.command()
@@ -51,12 +54,15 @@ tune.add_command(regret)
 @click.option(
     "--layers", default=len(CollectSettings.layers), show_default=True, type=click.IntRange(1), help="Random layers."
 )
+@click.option("--kind", default=CollectSettings.kind, type=click.Choice([*LAYERS]), show_default=True)
 @click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first one.")
 @click.option("--graphs", default=CollectSettings.graphs, show_default=True, help="Random graphs for each layer.")
 @click.option("--pool", default=CollectSettings.pool, show_default=True, help="Graphs with relations to draw them "
               "from, and as many without.")  # fmt: skip
 @click.option("--builds", default=CollectSettings.builds, show_default=True, help="Plans of a layer that are built.")
 @click.option("--variants", default=CollectSettings.variants, show_default=True, help="Further plans for each build.")
+@click.option("--small", default=CollectSettings.small, show_default=True, help="Share of graphs as small as batches.")
+@click.option("--large", default=CollectSettings.large, show_default=True, help="Share of graphs of millions of edges.")
 @click.option("--repeat", default=CollectSettings.repeat, show_default=True, help="Runs of each sample.")
 @click.option("--limit", default=CollectSettings.limit, show_default=True, help="Seconds that a run may take.")
 @click.option("--threads", default=CollectSettings.threads, show_default=True)
@@ -65,8 +71,8 @@ tune.add_command(regret)
 @click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
               "have other work meanwhile.")  # fmt: skip
 def collect(
-    path: Path, layers: int, first: int, graphs: int, pool: int, builds: int, variants: int, repeat: int, limit: float,
-    threads: int, device: str, minutes: float, build_only: bool,
+    path: Path, layers: int, kind: str, first: int, graphs: int, pool: int, builds: int, variants: int, small: float,
+    large: float, repeat: int, limit: float, threads: int, device: str, minutes: float, build_only: bool,
 ) -> None:  # fmt: skip
     """Measure random plans of random layers on random graphs.
 
@@ -74,7 +80,7 @@ def collect(
     with the same file. The machine should have nothing else to do.
     """
     settings = CollectSettings(
-        range(first, first + layers), graphs, pool, builds, variants, repeat, limit, threads, device
+        range(first, first + layers), kind, graphs, pool, builds, variants, small, large, repeat, limit, threads, device
     )
     about: Row = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
     if device != "cpu":

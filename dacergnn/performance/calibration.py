@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -23,7 +22,7 @@ from dacergnn.performance.dataset import Measured, samples_of
 from dacergnn.performance.scores import Scores, scores
 from dacergnn.tuning.collect import Collector, CollectSettings
 from dacergnn.tuning.predictor import Array, Predictor
-from dacergnn.tuning.records import load
+from dacergnn.tuning.records import Row, load
 
 FIRST = 1_000_000
 """Seed of the first layer to draw from: data sets have none of them."""
@@ -93,7 +92,7 @@ def _factors(parts: Array, seconds: Array, group: Array, ridge: float) -> Array:
     return np.exp(found.x[0] + found.x[1:])
 
 
-def calibrated(model: Predictor, samples: Sequence[Measured], repeat: int = REPEAT) -> Calibration:
+def calibrated(model: Predictor, samples: Sequence[Measured]) -> Calibration:
     """Fits a model to samples; layers that are left out in turns choose the ridge.
 
     Raises:
@@ -117,8 +116,8 @@ def calibrated(model: Predictor, samples: Sequence[Measured], repeat: int = REPE
     measured = np.log([sample.seconds for sample in order])
     predicted = {ridge: left_out(ridge) for ridge in RIDGES}
     best = min(predicted, key=lambda ridge: float(np.square(np.log(predicted[ridge]) - measured).mean()))
-    before = scores(order, model.predict([s.program for s in order]), repeat)
-    return Calibration(fitted(model, samples, best), len(samples), before, scores(order, predicted[best], repeat))
+    before = scores(order, model.predict([s.program for s in order]))
+    return Calibration(fitted(model, samples, best), len(samples), before, scores(order, predicted[best]))
 
 
 def probe(model: Predictor, threads: int, deadline: float, folder: Path) -> Iterator[tuple[int, int]]:
@@ -130,7 +129,7 @@ def probe(model: Predictor, threads: int, deadline: float, folder: Path) -> Iter
     """
     settings = CollectSettings(range(FIRST, FIRST + DRAWN), graphs=3, builds=2, threads=threads, repeat=REPEAT)
     path = folder / "samples.jsonl"
-    about: dict[str, Any] = {"repeat": REPEAT, "threads": threads}
+    about: Row = {"repeat": REPEAT, "threads": threads}
     collector = Collector(settings, path, about)
     # A third of the time may go into looking for programs.
     doubts = dict(collector.disagreements(model, time.monotonic() + (deadline - time.monotonic()) / 3))

@@ -1,39 +1,67 @@
-"""Trains all performance models on the same samples."""
+"""Trains all performance models on the same samples, each as an ensemble of as many members."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from dacergnn.performance.dataset import Division
-from dacergnn.performance.network import GraphNetwork
+from dacergnn.performance.network import DEPTH, GraphNetwork
 from dacergnn.performance.terms import TermNetwork
-from dacergnn.performance.training import train
+from dacergnn.performance.training import Network, train
 from dacergnn.performance.trees import Trees
-from dacergnn.tuning.predictor import Analytic, Model, Predictor
+from dacergnn.tuning.features import THREADS, ProgramFeatures
+from dacergnn.tuning.predictor import Analytic, Array, Model, Predictor
 from dacergnn.tuning.samples import Sample
 
 OURS = "graph network"
+CALIBRATED = "analytic, calibrated"
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Predicts the geometric mean of the predictions of several models."""
+
+    members: tuple[Model, ...]
+    threads: int = THREADS
+
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Returns the logarithms of the seconds of each program by each member: [members, programs]."""
+        return np.concatenate([member.logarithms(programs) for member in self.members])
+
+    def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Returns the predicted seconds of each program."""
+        return np.exp(self.logarithms(programs).mean(axis=0)) if programs else np.zeros(0)
 
 
 def graph_networks(
-    samples: Sequence[Sample], *, seed: int, epochs: int, members: int, pooled: bool = False
+    samples: Sequence[Sample], *, seed: int, epochs: int, members: int, pooled: bool = False, depth: int = DEPTH
 ) -> Predictor:
     """Trains ``members`` networks from different seeds and returns them as one model."""
-    make = partial(GraphNetwork, pooled=pooled)
+    make: Network = partial(GraphNetwork, pooled=pooled, depth=depth)
     networks = [train(make, samples, seed=seed + n, epochs=epochs).network for n in range(members)]
     return Predictor(tuple(n.weights() for n in networks if isinstance(n, GraphNetwork)), pooled)
 
 
-def baselines(samples: Sequence[Sample], *, seed: int, epochs: int) -> dict[str, Model]:
-    """Returns, by name, the models that graph networks are compared with."""
+def contenders(
+    samples: Sequence[Sample], *, seed: int, epochs: int, members: int, pooled: bool = False
+) -> dict[str, Model]:
+    """Returns, by name, the models that are compared; ensembles have ``members`` members, from different seeds.
+
+    Args:
+        pooled: Whether networks that read sums over operators are among them.
+    """
+    seeds = range(seed, seed + members)
+    networks = partial(graph_networks, samples, seed=seed, epochs=epochs, members=members)
     return {
-        "trees": Trees(samples, seed=seed),
-        "terms": train(TermNetwork, samples, seed=seed, epochs=epochs),
+        OURS: networks(),
+        **({"pooled": networks(pooled=True)} if pooled else {}),
+        "trees": Ensemble(tuple(Trees(samples, seed=own, bagged=True) for own in seeds)),
+        "terms": Ensemble(tuple(train(TermNetwork, samples, seed=own, epochs=epochs) for own in seeds)),
         "analytic": Analytic(),
-        "analytic, calibrated": calibrated(samples),
+        CALIBRATED: calibrated(samples),
     }
 
 
@@ -41,20 +69,3 @@ def calibrated(samples: Sequence[Sample]) -> Analytic:
     """Returns the analytic cost times the median over the samples of measured / analytic seconds."""
     times = Analytic().predict([s.program for s in samples])
     return Analytic(float(np.median([s.seconds for s in samples] / times)))
-
-
-def predictions(
-    division: Division, *, seed: int, epochs: int, members: int, pooled: bool = False
-) -> dict[str, np.ndarray]:
-    """Returns the predicted seconds of the unseen samples by model; the models learn from the other samples.
-
-    Args:
-        pooled: Whether to train also networks that read sums over operators.
-    """
-    networks = partial(graph_networks, division.learned, seed=seed, epochs=epochs, members=members)
-    models: dict[str, Model] = {OURS: networks()}
-    if pooled:
-        models["pooled"] = networks(pooled=True)
-    models |= baselines(division.learned, seed=seed, epochs=epochs)
-    programs = [s.program for s in division.unseen]
-    return {name: model.predict(programs) for name, model in models.items()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import hypot
+from statistics import geometric_mean, median
 
 from dacergnn.errors import DacergnnError
 from dacergnn.tuning.features import THREADS, Described, describe
@@ -21,13 +22,26 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class Measured(Sample):
-    """Holds a sample of a data set; layers of one family resemble each other."""
+    """Holds a sample of a data set.
+
+    Args:
+        family: Layers of one family resemble each other.
+        runs: Number of runs whose mean time it is.
+        machine: Names the processor, and the number of threads.
+    """
 
     family: str
+    runs: int
+    machine: str
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Returns the layer, the graph and the machine."""
+        return self.layer, self.graph, self.machine
 
 
 def samples_of(rows: Iterable[Row]) -> list[Measured]:
-    """Returns the samples of a data set; a forward and its backward are one program.
+    """Returns the samples of data sets, one after the other; a forward and its backward are one program.
 
     Raises:
         DacergnnError: A sample names a program or a graph that no row before it describes.
@@ -35,10 +49,12 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
     programs: dict[tuple[int | str, int], tuple[Described, str]] = {}
     graphs: dict[str, GraphFacts] = {}
     samples: list[Measured] = []
-    threads = THREADS
+    about: Row = {}
     for row in rows:
-        if "threads" in row:
-            threads = row["threads"]
+        if "format" in row:
+            about = row
+            programs.clear()
+            graphs.clear()
         elif "programs" in row:
             described = describe(*(read(part) for part in row["programs"]))
             programs[row["layer"], row["plan"]] = described, row["family"]
@@ -52,8 +68,12 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
                 )
             described, family = programs[key]
             means, deviations = zip(*row["seconds"], strict=True)
+            threads = about.get("threads", THREADS)
             program = described.on(graphs[graph], threads=threads)
-            samples.append(Measured(program, sum(means), hypot(*deviations), str(key[0]), graph, family))
+            layer = f"{about.get('layers', 'random')} {key[0]}"
+            runs = row.get("runs", about.get("repeat", 1))
+            machine = f"{about.get('machine', {}).get('cpu', '')}, {threads} threads"
+            samples.append(Measured(program, sum(means), hypot(*deviations), layer, graph, family, runs, machine))
     return samples
 
 
@@ -65,11 +85,32 @@ class Division:
     unseen: Sequence[Measured]
 
 
+def machine_factors(samples: Sequence[Measured]) -> dict[str, float]:
+    """Returns the median of measured over analytic seconds of each machine."""
+    ratios: dict[str, list[float]] = {}
+    for sample in samples:
+        ratios.setdefault(sample.machine, []).append(sample.seconds / float(sample.program.seconds.sum()))
+    return {machine: median(own) for machine, own in ratios.items()}
+
+
+def on_one_scale(samples: Sequence[Measured], factors: Mapping[str, float]) -> list[Measured]:
+    """Returns samples as if all machines were equally fast.
+
+    Args:
+        factors: The time of each machine (`machine_factors`); all become as fast as their geometric mean.
+    """
+    mean = geometric_mean(factors.values())
+    scales = {machine: mean / factor for machine, factor in factors.items()}
+    return [
+        replace(s, seconds=s.seconds * scales[s.machine], deviation=s.deviation * scales[s.machine]) for s in samples
+    ]
+
+
 def divide(samples: Sequence[Measured], seed: int = 0, fold: int = 0) -> Division:
     """Divides samples: one of `FOLDS` parts of the layers and one of the graphs are kept from training.
 
     A sample is unseen if both its layer and its graph are kept; if only one of them is, it is left out. Each layer,
-    and each graph, is kept in one ``fold`` of 0 to ``FOLDS`` - 1.
+    and each graph, is kept in one ``fold`` of 0 to ``FOLDS`` - 1, on all machines.
 
     Raises:
         DacergnnError: The samples to learn from or the unseen samples would be empty.

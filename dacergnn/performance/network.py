@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from dacergnn.config import Config
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.performance.batch import Batch, Coefficients, Embedding
-from dacergnn.tuning.predictor import EPSILON, LAYERS
+from dacergnn.tuning.predictor import EPSILON
 
+DEPTH = 2
+"""Number of convolutions, which the paper has found best."""
 AVERAGE = ProgramFunction(
     """
 def average(g, h, W):
@@ -55,15 +57,16 @@ class GraphNetwork(nn.Module):
         sample: Operators of the training set, by which features are normalized.
         width: Width of each of the two embeddings; an operator has both.
         pooled: Whether the readout reads sums over operators.
+        depth: Number of convolutions.
     """
 
-    def __init__(self, sample: Batch, width: int = 32, *, pooled: bool = False) -> None:
+    def __init__(self, sample: Batch, width: int = 32, *, pooled: bool = False, depth: int = DEPTH) -> None:
         super().__init__()
         self.pooled = pooled
         self.invariant = Embedding(sample.parts.invariant, width)
         self.dependent = Embedding(sample.parts.dependent, width)
-        self.convolutions = nn.ModuleList(Convolution(2 * width) for _ in range(LAYERS))
-        self.readout = Coefficients((LAYERS + 1) * 2 * width)
+        self.convolutions = nn.ModuleList(Convolution(2 * width) for _ in range(depth))
+        self.readout = Coefficients((depth + 1) * 2 * width)
 
     def forward(self, batch: Batch) -> Tensor:
         """Returns [programs] predicted seconds."""

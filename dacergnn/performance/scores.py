@@ -23,6 +23,7 @@ class Scores:
         samples: How many samples have been predicted.
         mean_error, largest_error: Mean and largest |predicted / measured - 1|.
         r2: Coefficient of determination of the logarithm of seconds.
+        r2_seconds: That of seconds, as in the paper; the longest programs decide it.
         ranked: Share of the pairs of plans of one layer on one graph that are predicted in the right order.
         pairs: How many pairs these are; only pairs whose times differ for certain count.
     """
@@ -31,39 +32,46 @@ class Scores:
     mean_error: float
     largest_error: float
     r2: float
+    r2_seconds: float
     ranked: float
     pairs: int
 
 
-def scores(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> Scores:
-    """Scores predictions; each sample is the mean of ``repeat`` runs."""
+def scores(samples: Sequence[Measured], predicted: np.ndarray) -> Scores:
+    """Scores predicted seconds."""
     seconds = np.array([s.seconds for s in samples])
     error = np.abs(predicted / seconds - 1)
-    logs = np.log(seconds)
-    rest, spread = np.square(logs - np.log(predicted)).sum(), np.square(logs - logs.mean()).sum()
-    pairs = [*certain_pairs(samples, repeat)]
+    pairs = [*certain_pairs(samples)]
     right = sum((predicted[a] < predicted[b]) == (seconds[a] < seconds[b]) for a, b in pairs)
     ranked = right / max(len(pairs), 1)
-    return Scores(len(samples), float(error.mean()), float(error.max()), float(1 - rest / spread), ranked, len(pairs))
+    return Scores(
+        len(samples), float(error.mean()), float(error.max()), _determination(np.log(seconds), np.log(predicted)),
+        _determination(seconds, predicted), ranked, len(pairs),
+    )  # fmt: skip
 
 
-def scores_by_family(samples: Sequence[Measured], predicted: np.ndarray, repeat: int) -> dict[str, Scores]:
+def _determination(measured: np.ndarray, predicted: np.ndarray) -> float:
+    """Returns the coefficient of determination."""
+    return float(1 - np.square(measured - predicted).sum() / np.square(measured - measured.mean()).sum())
+
+
+def scores_by_family(samples: Sequence[Measured], predicted: np.ndarray) -> dict[str, Scores]:
     """Scores predictions for the samples of each family of layers."""
     by_family: dict[str, Scores] = {}
     for family in sorted({s.family for s in samples}):
         chosen = [n for n, s in enumerate(samples) if s.family == family]
-        by_family[family] = scores([samples[n] for n in chosen], predicted[chosen], repeat)
+        by_family[family] = scores([samples[n] for n in chosen], predicted[chosen])
     return by_family
 
 
-def certain_pairs(samples: Sequence[Measured], repeat: int) -> Iterator[tuple[int, int]]:
+def certain_pairs(samples: Sequence[Measured]) -> Iterator[tuple[int, int]]:
     """Yields pairs of samples of one group whose times differ for certain, as positions."""
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, sample in enumerate(samples):
         groups[sample.group].append(number)
     for members in groups.values():
         for a, b in combinations(members, 2):
             one, other = samples[a], samples[b]
-            doubt = np.hypot(one.deviation, other.deviation) / repeat**0.5
+            doubt = np.hypot(one.deviation / one.runs**0.5, other.deviation / other.runs**0.5)
             if abs(one.seconds - other.seconds) > CERTAIN * doubt:
                 yield a, b

@@ -49,6 +49,10 @@ class Trained:
             seconds = [self.network(Batch.of(part)).double().numpy() for part in _parts(programs, PREDICTED_AT_ONCE)]
         return np.concatenate(seconds) if seconds else np.zeros(0)
 
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
+        """Returns the logarithms of the seconds of each program: [1, programs]."""
+        return np.log(self.predict(programs))[None]
+
 
 def relative_error(predicted: Tensor, measured: Tensor, weight: Tensor) -> Tensor:
     """Returns the mean of weight * |predicted / measured - 1| over programs; `weights` returns the weights."""
@@ -136,7 +140,7 @@ def _split(samples: Sequence[Sample], share: float, rng: random.Random) -> tuple
 
 def _shuffled(samples: Sequence[Sample], rng: random.Random) -> list[int]:
     """Returns positions of samples in random order, in which some samples of a group stay together."""
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
     for position, sample in enumerate(samples):
         groups.setdefault(sample.group, []).append(position)
     bunches: list[Sequence[int]] = []

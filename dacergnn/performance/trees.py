@@ -18,8 +18,11 @@ class Trees:
 
     threads = THREADS
 
-    def __init__(self, samples: Sequence[Sample], *, seed: int = 0, rounds: int = 300) -> None:
+    def __init__(self, samples: Sequence[Sample], *, seed: int = 0, rounds: int = 300, bagged: bool = False) -> None:
         """Learns from measured programs.
+
+        Args:
+            bagged: Whether samples count with random weights, so that the members of an ensemble differ.
 
         Raises:
             DacergnnError: scikit-learn is not installed.
@@ -32,11 +35,18 @@ class Trees:
             max_iter=rounds, random_state=seed, early_stopping=False
         )
         seconds = np.array([s.seconds for s in samples])
-        self._model.fit(_pooled([s.program for s in samples]), np.log(seconds), sample_weight=weights(samples))
+        weight = weights(samples)
+        if bagged:
+            weight = weight * np.random.default_rng(seed).exponential(size=len(weight))
+        self._model.fit(_pooled([s.program for s in samples]), np.log(seconds), sample_weight=weight)
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
         """Returns the predicted seconds of each program, float64."""
-        return np.exp(self._model.predict(_pooled(programs))) if programs else np.zeros(0)
+        return np.exp(self.logarithms(programs)[0]) if programs else np.zeros(0)
+
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
+        """Returns the logarithms of the seconds of each program: [1, programs]."""
+        return self._model.predict(_pooled(programs))[None]
 
 
 def _pooled(programs: Sequence[ProgramFeatures]) -> np.ndarray:

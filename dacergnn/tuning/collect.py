@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from dacergnn.runtime.cuda_device import architectures
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.pool import POOL
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tuning.common_layers import common_layer
 from dacergnn.tuning.disturbance import Reference, Undisturbed
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.graphs import random_graph
+from dacergnn.tuning.graphs import LARGE, SMALL, random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, measure
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.programs import RandomLayer, random_layer
@@ -44,7 +46,17 @@ DEVIATIONS = 8
 """The most answers that need a build of their own by which a plan deviates from the default."""
 TRAINED = 0.5
 """Share of the layers that are measured with their gradients."""
+SIZES = {"": None, "small ": SMALL, "large ": LARGE}
+"""Numbers of edges by the first word of a graph's name; None for the usual ones."""
+LARGE_POOL = 3
+"""Large graphs with relations, and as many without; all stay in memory."""
+MOST_BYTES = 6e9
+"""The most bytes of the arrays of a program on a graph."""
+LAYERS: dict[str, Callable[[int], RandomLayer]] = {"random": random_layer, "common": common_layer}
+"""Kinds of layers."""
 _ELEMENTS = 1 << 26
+_LARGE_BUDGET_S = 10.0
+_MAY_BE_ZERO = ("variants", "small", "large")
 
 
 @dataclass(frozen=True)
@@ -52,21 +64,27 @@ class CollectSettings:
     """Describes what is measured.
 
     Args:
+        kind: Kind of layers, one of `LAYERS`.
         layers: Seeds of the layers.
         graphs: Graphs for each layer, out of ``pool`` with relations and as many without.
         builds: Plans of a layer that lead to different code; the first is the plan that costs least on the first of
             its graphs.
         variants: Further plans for each of these that need no build of their own.
+        small, large: Shares of graphs with fewer and with more edges than most; for a large one, all runs of a layer
+            take about ten seconds, and so may be fewer than ``repeat``.
         repeat: Runs of each sample.
-        limit: Seconds that a run may take; layers on graphs that take longer are left out.
+        limit: Seconds that a run may take; layers on graphs that take longer are left out, but large graphs are not.
         device: Type of torch's device that runs them: "cpu" or "cuda".
     """
 
     layers: Sequence[int] = range(500)
+    kind: str = "random"
     graphs: int = 6
     pool: int = 80
     builds: int = 3
     variants: int = 1
+    small: float = 0.0
+    large: float = 0.0
     repeat: int = 10
     limit: float = 0.06
     threads: int = 2
@@ -74,8 +92,13 @@ class CollectSettings:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name not in ("layers", "device") and not (value > 0 or (name == "variants" and value == 0)):
+            if name not in ("layers", "kind", "device") and not (value > 0 or (name in _MAY_BE_ZERO and value == 0)):
                 raise DacergnnError(f"{name}={value}: pass a positive number.")
+        if self.kind not in LAYERS:
+            raise DacergnnError(f"kind={self.kind!r} is not one of {', '.join(LAYERS)}.")
+        if self.small + self.large > 1:
+            raise DacergnnError(f"small={self.small} and large={self.large} are shares of the graphs; pass at most 1 "
+                                "together.")  # fmt: skip
         if self.graphs > self.pool:
             raise DacergnnError(f"graphs={self.graphs}: there are only {self.pool} in the pool; make it larger.")
 
@@ -119,7 +142,8 @@ class Collector:
             DacergnnError: The file holds samples that were made in another way.
         """
         torch.set_num_threads(self.settings.threads)
-        data = DataSet(self.path, {"format": FORMAT, **self.about})
+        kind = {} if self.settings.kind == "random" else {"layers": self.settings.kind}
+        data = DataSet(self.path, {"format": FORMAT, **kind, **self.about})
         for seed in self.settings.layers:
             if time.monotonic() > deadline:
                 return
@@ -152,20 +176,32 @@ class Collector:
 
     def _names(self, seed: int) -> list[str]:
         """Returns the names of a layer's graphs; graphs without relations are for layers without weights by type."""
-        rng = random.Random(f"graphs of {seed}")
-        kind = "typed" if "type" in random_layer(seed).text or rng.random() < 0.3 else "plain"
-        return [f"{kind}/{number}" for number in rng.sample(range(self.settings.pool), self.settings.graphs)]
+        rng, settings = random.Random(f"graphs of {seed}"), self.settings
+        kind = "typed" if "type" in self._layer(seed).text or rng.random() < 0.3 else "plain"
+        numbers = rng.sample(range(settings.pool), settings.graphs)
+        names: list[str] = []
+        for number in numbers:
+            share = rng.random()
+            large = share >= 1 - settings.large
+            size = "large " if large else "small " if share < settings.small else ""
+            names.append(f"{size}{kind}/{number % LARGE_POOL if large else number}")
+        return [*dict.fromkeys(names)]
+
+    def _layer(self, seed: int) -> RandomLayer:
+        return LAYERS[self.settings.kind](seed)
 
     def _graph(self, name: str) -> HeteroGraph:
         if name not in self._graphs:
             kind, _, number = name.partition("/")
-            self._graphs[name] = random_graph(int(number), single=kind == "plain").to(self.settings.device)
+            size = kind.removesuffix("typed").removesuffix("plain")
+            graph = random_graph(int(number), kind.endswith("plain"), SIZES[size])
+            self._graphs[name] = graph.to(self.settings.device)
         return self._graphs[name]
 
     def _plans(self, seed: int, first: str) -> tuple[RandomLayer, list[Compilation]]:
         """Returns the layer of a seed, compiled by several plans for the graph ``first``."""
-        rng, layer = random.Random(f"plans of {seed}"), random_layer(seed)
-        sdfg, profile = parse(layer.text), Profile.of(self._graph(first))
+        rng, layer = random.Random(f"plans of {seed}"), self._layer(seed)
+        sdfg, profile = _parsed(layer), Profile.of(self._graph(first))
         wrt = list(layer.learned) if rng.random() < TRAINED else []
 
         def run(plan: Plan) -> Compilation:
@@ -186,10 +222,11 @@ class Collector:
         data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
         fitting = {n: r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
         steps = {n: TimedStep(runnable, graph, self._arrays) for n, runnable in fitting.items()}
-        settings = self.settings
-        times, slowdown = self._undisturbed.measure(lambda: measure(steps, settings.repeat, settings.limit))
+        repeat = self.settings.repeat
+        ends = (float("inf"), _LARGE_BUDGET_S) if name.startswith("large") else (self.settings.limit, float("inf"))
+        times, slowdown = self._undisturbed.measure(lambda: measure(steps, repeat, *ends))
         if times:
-            data.add(seed, name, times, slowdown)
+            data.add(seed, name, times, slowdown, repeat)
         else:
             data.leave_out(seed, name, self.settings.limit)
         _forget(graph)
@@ -197,7 +234,7 @@ class Collector:
 
 
 def _built(layer: RandomLayer, plans: Sequence[Compilation], built_for: tuple[int, ...]) -> list[Runnable]:
-    results = len(Program(parse(layer.text)).outputs)
+    results = len(Program(_parsed(layer)).outputs)
     runnables = [Runnable(compilation, results, built_for) for compilation in plans]
     build_runnables(runnables)
     return runnables
@@ -213,13 +250,26 @@ def _program(seed: int, number: int, layer: RandomLayer, compilation: Compilatio
     }
 
 
+def _parsed(layer: RandomLayer) -> dace.SDFG:
+    return parse(layer.text, dtype=getattr(dace, layer.dtype))
+
+
 def _fits(compilation: Compilation, facts: GraphFacts) -> bool:
-    """Tells whether the ELLPACK matrices of a program are not much larger than the graph."""
-    if not any(getattr(o, "adjacency", "") == "ell" for part in compilation.parts for o in Program(part).operators):
+    """Tells whether a program fits into memory, and its ELLPACK matrices are not much larger than the graph."""
+    programs = [Program(part) for part in compilation.parts]
+    if sum(_bytes(program, facts.sizes) for program in programs) > MOST_BYTES:
+        return False
+    if not any(getattr(o, "adjacency", "") == "ell" for p in programs for o in p.operators):
         return True
     sizes, longest = facts.sizes, facts.longest
     groups = {"src": "NS", "dst": "ND", "srcpair": "U", "dstpair": "V"}
     return all(sizes[space] * longest.get(path, 0) <= PADDING * sizes["E"] for path, space in groups.items())
+
+
+def _bytes(program: Program, sizes: Mapping[str, int]) -> int:
+    """Returns the bytes of the arrays of a program, without the encodings of the graph."""
+    arrays = {n: desc for n, desc in program.sdfg.arrays.items() if program.space(n) in sizes}
+    return sum(sizes[program.space(n)] * prod(program.shape(n)) * int(a.dtype.bytes) for n, a in arrays.items())
 
 
 def _forget(graph: HeteroGraph) -> None:

@@ -24,23 +24,26 @@ from dacergnn.target import find
 
 INTERRUPTED = 2.0
 """A run that takes longer than so many times the median has been interrupted, and counts as the median."""
+LEAST_RUNS = 3
+"""Programs that are slow for a budget run so often at least."""
 _ALIGNED = 16
 """Arrays start at multiples of so many elements."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Holds the mean and the standard deviation of the seconds of a program's runs."""
+    """Holds the mean and the standard deviation of the seconds of a program's runs, and their number."""
 
     mean: float
     deviation: float
+    runs: int
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Times:
         """Returns mean and deviation of the seconds of single runs."""
         middle = median(samples)
         kept = [s if s <= INTERRUPTED * middle else middle for s in samples]
-        return cls(fmean(kept), pstdev(kept))
+        return cls(fmean(kept), pstdev(kept), len(kept))
 
 
 def now(device: torch.device) -> float:
@@ -100,7 +103,7 @@ class Runnable:
 
 
 class TimedStep:
-    """Runs a program on a graph with float32 arrays of random numbers; a call returns the seconds of its parts."""
+    """Runs a program on a graph with arrays of random numbers; a call returns the seconds of its parts."""
 
     def __init__(self, runnable: Runnable, graph: HeteroGraph, arrays: RandomArrays) -> None:
         self._forward, self._backward = runnable.loaded
@@ -110,7 +113,8 @@ class TimedStep:
         self._prepared = self._forward.prepare(graph)
         taken = self._prepared.inputs.names
         spaces = self._forward.lowered.spaces
-        made = {n: arrays.take(graph.size(spaces[n][0]), *spaces[n][1]) for n in taken}
+        dtype = self._forward.dtype
+        made = {n: arrays.take(graph.size(spaces[n][0]), *spaces[n][1]).to(dtype) for n in taken}
         self._inputs = [made[name] for name in taken]
         self._backward_inputs: list[Tensor | int] = []
         """Inputs of the backward: arrays, or positions among the outputs of the forward."""
@@ -121,7 +125,7 @@ class TimedStep:
             for name, (kind, i) in zip(names, runnable.program.sources(taken), strict=True):
                 if kind == "gradient":
                     space, shape = spaces[name]
-                    made[name] = arrays.take(graph.size(space), *shape)
+                    made[name] = arrays.take(graph.size(space), *shape).to(dtype)
                 self._backward_inputs.append(i if kind == "output" else made[name])
 
     def __call__(self) -> tuple[float, float | None]:
@@ -146,16 +150,21 @@ def build_runnables(runnables: Sequence[Runnable]) -> None:
 
 
 def measure(
-    steps: Mapping[int, TimedStep], repeat: int, limit: float = float("inf")
+    steps: Mapping[int, TimedStep], repeat: int, limit: float = float("inf"), budget: float = float("inf")
 ) -> dict[int, tuple[Times, Times | None]]:
     """Returns the times of forward and backward of numbered programs; they run in turns, ``repeat`` times each.
 
     Every program runs once before. Where that took more than ``limit`` seconds in the mean, nothing is measured.
+
+    Args:
+        budget: Seconds for all runs, which are fewer than ``repeat`` where these would take longer.
     """
     samples: dict[int, list[tuple[float, float | None]]] = {number: [] for number in steps}
     first = [sum(part for part in step() if part is not None) for step in steps.values()]
     if sum(first) > limit * len(first):
         return {}
+    if sum(first) * repeat > budget:
+        repeat = min(max(int(budget / sum(first)), LEAST_RUNS), repeat)
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,16 +18,24 @@ from dacergnn.tuning.terms import terms
 Array = np.ndarray[Any, Any]
 EPSILON = 1e-5
 """Added to a variance by batch normalization."""
-LAYERS = 2
 _CONVOLUTION = ("weight", "gain", "shift", "mean", "variance")
-WEIGHTS = (
-    *(f"{kind}_{name}" for kind in ("invariant", "dependent") for name in ("mean", "scale", "weight", "bias")),
-    *(f"convolution{layer}_{name}" for layer in range(LAYERS) for name in _CONVOLUTION),
-    "readout_weight", "readout_bias",
-)  # fmt: skip
-"""Names of the arrays of a trained network; `Predictor.save` stacks the arrays of several networks."""
 SCALE = "scale"
 """Name of the array of factors for the terms of a network that is fitted to a machine; others have none."""
+
+
+def weight_names(depth: int) -> tuple[str, ...]:
+    """Returns the names of the arrays of a trained network with so many convolutions.
+
+    `Predictor.save` stacks the arrays of several networks.
+    """
+    embeddings = (f"{kind}_{n}" for kind in ("invariant", "dependent") for n in ("mean", "scale", "weight", "bias"))
+    convolutions = (f"convolution{layer}_{name}" for layer in range(depth) for name in _CONVOLUTION)
+    return (*embeddings, *convolutions, "readout_weight", "readout_bias")
+
+
+def _depth(names: Iterable[str]) -> int:
+    """Returns the number of convolutions of a network with arrays of these names."""
+    return sum(name.startswith("convolution") and name.endswith("_weight") for name in names)
 
 
 class Model(Protocol):
@@ -42,6 +50,21 @@ class Model(Protocol):
         """Returns the seconds of each program: float64, positive."""
         ...
 
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Returns the logarithms of the seconds by each member of an ensemble: float64 [members, programs]."""
+        ...
+
+
+def least_gains(model: Model, start: ProgramFeatures, others: Sequence[ProgramFeatures]) -> Array:
+    """Returns for each program what it gains over another one at least, by a model: float64.
+
+    A gain is the difference of the logarithms of the seconds. The least is the mean over the members of the model, less
+    one standard deviation: members that disagree do not count as a gain.
+    """
+    logs = model.logarithms([start, *others])
+    gains = logs[:, :1] - logs[:, 1:]
+    return gains.mean(axis=0) - gains.std(axis=0)
+
 
 @dataclass(frozen=True)
 class Analytic:
@@ -54,15 +77,19 @@ class Analytic:
         """Returns the seconds of each program."""
         return self.factor * np.array([p.seconds.sum(dtype=np.float64) for p in programs])
 
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> Array:
+        """Returns the logarithms of the seconds: [1, programs]."""
+        return np.log(self.predict(programs))[None]
+
 
 @dataclass(frozen=True)
 class Predictor:
-    """Holds trained `dacergnn.performance` networks: operator features, two graph convolutions, sums over operators.
+    """Holds trained `dacergnn.performance` networks: operator features, graph convolutions, sums over operators.
 
     The prediction is the geometric mean of the networks' predictions.
 
     Args:
-        members: The weights of each network, float32, by the names in `WEIGHTS`.
+        members: The weights of each network, float32, by name (`weight_names`).
         pooled: Whether the networks read coefficients for a program as a whole, or operator by operator.
         threads: Number of threads of the programs that the networks have learned from.
     """
@@ -80,9 +107,10 @@ class Predictor:
         """
         with np.load(path) as file:
             names = tuple(str(name) for name in file.get("features", ()))
-            if names != (*FEATURE_NAMES[0], *FEATURE_NAMES[1]) or not {*WEIGHTS, "pooled"} <= {*file.files}:
+            weights = weight_names(_depth(file.files))
+            if names != (*FEATURE_NAMES[0], *FEATURE_NAMES[1]) or not {*weights, "pooled"} <= {*file.files}:
                 raise DacergnnError(f"{path}: its model knows other features than this version; train it anew.")
-            stacked = {name: file[name] for name in (*WEIGHTS, SCALE) if name in file}
+            stacked = {name: file[name] for name in (*weights, SCALE) if name in file}
             count = len(stacked["readout_bias"])
             members = tuple({name: array[n] for name, array in stacked.items()} for n in range(count))
             return cls(members, bool(file["pooled"]), int(file.get("threads", THREADS)))
@@ -140,7 +168,7 @@ def _read(w: Mapping[str, Array], batch: Joined, averages: csr_array) -> Array:
     kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
     hidden = np.maximum(np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1), 0)
     embeddings = [hidden]
-    for layer in range(LAYERS):
+    for layer in range(_depth(w)):
         weight, gain, shift, mean, variance = (w[f"convolution{layer}_{name}"] for name in _CONVOLUTION)
         averaged = averages @ (hidden @ weight)
         hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)

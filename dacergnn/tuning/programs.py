@@ -33,11 +33,13 @@ class RandomLayer:
         text: Its source, for `dacergnn.parse`.
         family: The kinds of nodes that make messages, joined by "+": layers of one family resemble each other.
         learned: Inputs whose gradients a training step needs.
+        dtype: Element type of its arrays, "float32" or "bfloat16".
     """
 
     text: str
     family: str
     learned: tuple[str, ...]
+    dtype: str = "float32"
 
 
 def random_layer(seed: int, relations: bool | None = None) -> RandomLayer:

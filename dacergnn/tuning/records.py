@@ -95,13 +95,20 @@ class DataSet:
         self._writer.write(row for name, row in descriptions.items() if name not in self._described)
         self._described |= descriptions
 
-    def add(self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]], slowdown: float) -> None:
-        """Adds samples of plans of a layer on a graph, with the slowdown of the machine by other work meanwhile."""
+    def add(
+        self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]], slowdown: float, repeat: int
+    ) -> None:
+        """Adds samples of plans of a layer on a graph, with the slowdown of the machine by other work meanwhile.
+
+        Samples of other than ``repeat`` runs say so.
+        """
         for_all = {"layer": layer, "graph": graph, "slowdown": round(slowdown, 2)}
-        self._writer.write(
-            {**for_all, "plan": plan, "seconds": [[t.mean, t.deviation] for t in parts if t is not None]}
-            for plan, parts in times.items()
-        )
+        rows: list[Row] = []
+        for plan, parts in times.items():
+            own = [part for part in parts if part is not None]
+            runs = {} if own[0].runs == repeat else {"runs": own[0].runs}
+            rows.append({**for_all, **runs, "plan": plan, "seconds": [[t.mean, t.deviation] for t in own]})
+        self._writer.write(rows)
         self.done.add((layer, graph))
 
     def leave_out(self, layer: int, graph: str, limit: float) -> None:

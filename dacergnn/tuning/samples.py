@@ -32,7 +32,7 @@ class Sample:
     graph: str
 
     @property
-    def group(self) -> tuple[str, str]:
+    def group(self) -> tuple[str, ...]:
         """Returns the layer and the graph; a search looks for the fastest program of a group."""
         return self.layer, self.graph
 
@@ -68,7 +68,7 @@ def weights(samples: Sequence[Sample]) -> Floats:
     Both factors are those of Singh et al. Fast programs count more than slow ones, and exact measurements more than
     noisy ones.
     """
-    best: dict[tuple[str, str], float] = {}
+    best: dict[tuple[str, ...], float] = {}
     for sample in samples:
         best[sample.group] = min(sample.seconds, best.get(sample.group, sample.seconds))
     seconds = np.array([sample.seconds for sample in samples])

@@ -17,11 +17,11 @@ from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation
 from dacergnn.tuning.features import RATES, Described, ProgramFeatures, describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.predictor import Model
+from dacergnn.tuning.predictor import Model, least_gains
 from dacergnn.tuning.space import Compile, needs_build, neighbours
 
-CLEARLY = 0.95
-"""Another schedule is taken where its predicted time is less than this share of the present one."""
+RELEVANT = 0.05
+"""Schedules are settled of operators that take at least this share of the analytic seconds."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def settle_schedules(
     """Settles schedules that need no other code by a model, in place; returns the predicted seconds.
 
     Each other answer is first tried alone, for operators that take a relevant share of the analytic seconds. Answers
-    that clearly help are then taken together, the best first, as long as each still helps.
+    that help for certain (`least_gains`) are then taken together, the best first, as long as each still helps.
 
     Args:
         plan: Answers that stay as they are.
@@ -54,24 +54,23 @@ def settle_schedules(
     threads = model.threads
     best = described.on(facts, rates, threads)
     answered = plan.by_question if plan is not None else {}
-    matters = best.seconds >= (1 - CLEARLY) * best.seconds.sum()
+    matters = best.seconds >= RELEVANT * best.seconds.sum()
     trials = [trial for trial in _open(compilation) if matters[trial.operator] and trial.question not in answered]
     alone = [_with(described, best, trial, facts, rates, threads) for trial in trials]
-    seconds, *times = map(float, model.predict([best, *alone]))
+    gains = least_gains(model, best, alone)
     settled: set[str] = set()
-    for least, n in sorted((time, n) for n, time in enumerate(times) if time < CLEARLY * seconds):
+    for n in sorted((n for n, gain in enumerate(gains) if gain > 0), key=lambda n: -gains[n]):
         trial = trials[n]
         if trial.question in settled:
             continue
         if settled:
             alone[n] = _with(described, best, trial, facts, rates, threads)
-            least = float(model.predict([alone[n]])[0])
-        if least < CLEARLY * seconds:
-            best, seconds = alone[n], least
+        if not settled or least_gains(model, best, alone[n : n + 1])[0] > 0:
+            best = alone[n]
             settled.add(trial.question)
             setattr(described.scheduled[trial.operator].node, trial.choice, int(trial.answer))
             compilation.asked[trial.question] = replace(compilation.asked[trial.question], answer=trial.answer)
-    return seconds
+    return float(model.predict([best])[0])
 
 
 @dataclass(frozen=True)

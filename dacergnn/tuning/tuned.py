@@ -19,8 +19,8 @@ from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, seconds
 from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file
-from dacergnn.tuning.predictor import Model, Predictor
-from dacergnn.tuning.search import beam_search, settle_schedules
+from dacergnn.tuning.predictor import Model, Predictor, least_gains
+from dacergnn.tuning.search import beam_search
 from dacergnn.tuning.space import Compile
 
 MEASURED = 10
@@ -31,7 +31,7 @@ FINALISTS, FINAL_REPEAT = 5, 3 * REPEAT
 CHALLENGERS, EVALUATIONS = 2, 20
 """Number of programs that race against the default, and of programs that are compiled to find them."""
 LEAST_GAIN = -0.05
-"""A program races if the logarithm of its gain may be more than this: the race costs little and tells for certain."""
+"""A program races if it gains more than this at least: the race costs little and tells for certain."""
 _ELEMENTS = 1 << 24
 
 
@@ -64,8 +64,8 @@ def tuned(
 
     Answers of ``config.plan`` stay as they are.
 
-    "model" settles the schedules that need no other code, which takes milliseconds. "measure" searches for plans,
-    builds the most promising and runs them on the graph, which takes minutes.
+    "model" searches for plans, and takes the best if it is faster than the default for certain (`least_gains`), which
+    takes seconds. "measure" builds the most promising plans and runs them on the graph, which takes minutes.
     """
     facts, model = GraphFacts.of(graph), model or model_of(config.model)
 
@@ -73,9 +73,7 @@ def tuned(
         return compile_program(sdfg, wrt, config, index, facts, tuned=plan, shared=shared, keep=False)
 
     if config.tune == "model":
-        compilation = run(Plan())
-        settle_schedules(compilation, facts, model, config.plan)
-        return compilation
+        return next((found for gain, found in challengers(run, facts, model) if gain > 0), None) or run(Plan())
     promising = beam_search(run, facts, model)[: MEASURED - 1]
     candidates = [run(Plan()), *(candidate.found for candidate in promising)]
     results = len(Program(sdfg).outputs)
@@ -106,16 +104,13 @@ def promising(
         with guard():
             return compile_program(sdfg, wrt, config, index, facts, tuned=plan, shared=shared, keep=False)
 
-    return challengers(run, facts, model or model_of(config.model))
+    return [found for _, found in challengers(run, facts, model or model_of(config.model))]
 
 
-def challengers(
-    run: Compile, facts: GraphFacts, model: Predictor, *, lower_bound: float = LEAST_GAIN
-) -> list[Compilation]:
-    """Returns up to `CHALLENGERS` programs that a model predicts to be faster than the default, the best first.
+def challengers(run: Compile, facts: GraphFacts, model: Model) -> list[tuple[float, Compilation]]:
+    """Returns up to `CHALLENGERS` programs that may be faster than the default by a model, the best first.
 
-    A program counts as faster if its predicted gain, less one standard deviation over the networks of the model, is
-    above ``lower_bound``. The gain is the difference of the logarithms of the times.
+    Each comes with what it gains at least (`least_gains`), which is more than `LEAST_GAIN`.
 
     Args:
         run: Compiles the program by a plan.
@@ -124,11 +119,10 @@ def challengers(
     found = [c.found for c in beam_search(run, facts, model, evaluations=EVALUATIONS) if c.found.plan != default.plan]
     if not found:
         return []
-    logs = model.logarithms([describe(*c.parts).on(facts, threads=model.threads) for c in (default, *found)])
-    gains = logs[:, :1] - logs[:, 1:]
-    least = gains.mean(axis=0) - gains.std(axis=0)
+    start, *others = (describe(*c.parts).on(facts, threads=model.threads) for c in (default, *found))
+    least = least_gains(model, start, others)
     order = sorted(range(len(found)), key=lambda n: -least[n])
-    return [found[n] for n in order[:CHALLENGERS] if least[n] > lower_bound]
+    return [(float(least[n]), found[n]) for n in order[:CHALLENGERS] if least[n] > LEAST_GAIN]
 
 
 def ready(runnables: Mapping[int, Runnable], graph: HeteroGraph) -> dict[int, TimedStep]:

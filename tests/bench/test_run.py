@@ -209,6 +209,25 @@ def test_command_prints_tables_and_writes_json(data_folder: Path, without_compil
     assert json.loads(path.read_text())["rows"][0]["model"] == "rgat"
 
 
+def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: list[Request], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    options = "--models rgcn --data aifb --mode infer --against torch --repeat 3 --budget 1 --no-memory --hidden 8,16"
+    result = CliRunner().invoke(bench, [*options.split(), "--json", str(path)])
+    assert result.exit_code == 0, result.output
+    report = json.loads(path.read_text())
+    assert [row["hidden"] for row in report["rows"]] == report["settings"]["hidden"] == [8, 16]
+    assert list(report["geomean"]) == ["rgcn 8", "rgcn 16"]
+    assert "rgcn 16" in result.output
+    assert len(report["rates"]) == 2
+
+
+@pytest.mark.parametrize("wrong", ["", "0", "8,x", "-1"])
+def test_widths_are_positive_numbers(wrong: str) -> None:
+    result = CliRunner().invoke(bench, ["--hidden", wrong])
+    assert result.exit_code == 2
+    assert "is no list of positive numbers" in result.output
+
+
 def test_command_fails_when_ours_fails(
     data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:

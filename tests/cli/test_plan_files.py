@@ -28,7 +28,7 @@ def run(*arguments: str) -> Result:
 REPLAY = """
 import sys
 from dacergnn import Plan
-from dacergnn.cli.layers import compiled_layer
+from dacergnn.bench.programs import compiled_layer
 from dacergnn.modules import compiled
 from dacergnn.native import build
 compiled.compile_program = compiled.lower = build._compile = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from dacergnn.cli import main
-from dacergnn.performance.dataset import samples_of
+from dacergnn.performance.dataset import machine_factors, on_one_scale, samples_of
+from dacergnn.performance.judging import Budget, on_another_machine
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.records import load
 from tests.performance.test_dataset import SHIPPED
@@ -18,11 +20,11 @@ def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
     part = [row for row in load(SHIPPED) if "layer" not in row or (row["layer"] < 16 and row.get("plan", 0) < 2)]
     data, out, plots = (tmp_path / name for name in ("samples.jsonl", "model.npz", "plots"))
     data.write_text("".join(json.dumps(row) + "\n" for row in part))
-    options = ["--epochs", "1", "--members", "2", "--pooled", "--cross-validate"]
+    options = ["--epochs", "1", "--members", "2", "--pooled", "--cross-validate", "--depths", "0,1", "--depth", "1"]
     options += ["--out", str(out), "--plots", str(plots)]
     result = CliRunner().invoke(main, ["tune", "evaluate", "--data", str(data), *options])
     assert result.exit_code == 0, result.output
-    for word in ("graph network", "pooled", "trees", "terms", "analytic"):
+    for word in ("graph network", "pooled", "trees", "terms", "analytic", "convolutions"):
         assert word in result.output
     for figure in ("predicted.png", "ranked.png"):
         assert (plots / figure).stat().st_size > 1000
@@ -30,3 +32,29 @@ def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
     model = Predictor.load(out)
     assert len(model.members) == 2
     assert (model.predict(programs) > 0).all()
+    assert "convolution1_weight" not in model.members[0]
+
+
+def test_machines_are_judged_by_what_was_learned_on_others(tmp_path: Path) -> None:
+    """The second machine is three times as slow as the first: what is known of the first is right but for a factor."""
+    part = [row for row in load(SHIPPED) if "layer" not in row or (row["layer"] < 40 and row.get("plan", 0) < 3)]
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first.write_text("".join(json.dumps(row) + "\n" for row in part))
+    slow = [
+        {**row, "seconds": [[3 * t, 3 * d] for t, d in row["seconds"]]} if "seconds" in row else row for row in part
+    ]
+    slow[0] = {**slow[0], "machine": {**slow[0]["machine"], "cpu": "slow"}}
+    second.write_text("".join(json.dumps(row) + "\n" for row in slow))
+    samples = samples_of([*load(first), *load(second)])
+    assert {s.machine for s in samples} == {"AMD EPYC, 2 threads", "slow, 2 threads"}
+    factors = machine_factors(samples)
+    assert factors["slow, 2 threads"] == pytest.approx(3 * factors["AMD EPYC, 2 threads"])
+    scaled = on_one_scale(samples, factors)
+    half = len(samples) // 2
+    assert [s.seconds for s in scaled[:half]] == pytest.approx([s.seconds for s in scaled[half:]])
+    found = on_another_machine(samples, "slow, 2 threads", Budget(epochs=2, members=1)).scores
+    assert found["graph network, fitted"].mean_error < found["graph network"].mean_error
+    options = ["--data", str(first), "--data", str(second), "--epochs", "1", "--members", "1", "--machines"]
+    result = CliRunner().invoke(main, ["tune", "evaluate", *options])
+    assert result.exit_code == 0, result.output
+    assert "learned elsewhere than on slow, 2 threads" in result.output

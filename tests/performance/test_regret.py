@@ -11,13 +11,16 @@ import torch
 from click.testing import CliRunner
 
 from dacergnn import HeteroGraph
-from dacergnn.cli import judge, main
+from dacergnn.bench import programs
+from dacergnn.cli import main
+from dacergnn.cli import regret as command
 from dacergnn.modules import RGAT
 from dacergnn.performance import regret as module
 from dacergnn.performance.regret import regret
+from dacergnn.performance.searches import SEARCHES, compare
 from dacergnn.plan import Plan
 from dacergnn.tuning.measure import Times
-from tests.tuning.test_search import INDIFFERENT, SMALL_TILES, compiler
+from tests.tuning.test_search import INDIFFERENT, SMALL_TILES, Likes, compiler
 from tests.tuning.test_search import graph as graph  # a fixture
 
 
@@ -26,7 +29,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
 
     def measure(steps: Mapping[int, Any], repeat: int) -> dict[int, tuple[Times, None]]:
         assert all(seconds > 0 for given in steps.values() for seconds in given() if seconds is not None)
-        return {n: (Times(first + step * n, 1e-3), None) for n in steps}
+        return {n: (Times(first + step * n, 1e-3, repeat), None) for n in steps}
 
     for used in ("performance.regret", "tuning.measure"):
         monkeypatch.setattr(f"dacergnn.{used}.measure", measure)
@@ -60,8 +63,8 @@ def test_the_default_may_be_what_is_chosen(graph: HeteroGraph, monkeypatch: pyte
 def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     layer = RGAT(4, 4, 3)
     layer(torch.randn(20, 4), graph).sum().backward()
-    monkeypatch.setattr(judge, "compiled_layer", lambda *given: layer)
-    monkeypatch.setattr(judge, "shipped", lambda: SMALL_TILES)
+    monkeypatch.setattr(programs, "compiled_layer", lambda *given: layer)
+    monkeypatch.setattr(command, "shipped", lambda: SMALL_TILES)
     options = ["tune", "regret", "--out", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
     options += ["--evaluations", "2", "--mode", "infer", "--models", "rgat"]
     result = CliRunner().invoke(main, options)
@@ -77,3 +80,29 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     drawn = CliRunner().invoke(main, [*options, "--plots", str(tmp_path)])
     assert drawn.exit_code == 0, drawn.output
     assert (tmp_path / "regret.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("model", ["gcn", "gatv2"])
+def test_layers_of_libraries_are_judged_too(model: str) -> None:
+    """The program of a homogeneous layer takes all edges of a graph, and compiles by plans."""
+    pytest.importorskip("torch_geometric")
+    run, results, graph = programs.program_of(model, "am~0.0005", 8, 2, "train")
+    assert results == 1
+    assert graph.size("R") == 1
+    assert graph.size("E") > 1000
+    found = run(Plan())
+    assert found.backward is not None
+    assert "x" not in found.wrt
+    assert programs.program_of(model, "am~0.0005", 8, 2, "infer")[0](Plan()).backward is None
+
+
+def test_searches_are_compared_in_equal_time(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run = compiler(3, graph)
+    timed(monkeypatch, 1.0, 1.0)
+    monkeypatch.setattr("dacergnn.performance.searches.seconds", lambda steps, repeat: {n: 1.0 + n for n in steps})
+    fewest = Likes(lambda program: float(len(program.seconds)))
+    found = compare(run, 1, graph, fewest)
+    assert list(found) == [*SEARCHES]
+    assert all(0 < one.predicted <= 1 for one in found.values())
+    assert [one.measured for one in found.values()] == [2.0, 3.0, 4.0]
+    assert all(one.programs > 1 for one in found.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 import dace
 import numpy as np
@@ -15,6 +16,7 @@ from dacergnn import Config, interpret, parse
 from dacergnn.cli import main
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.performance.dataset import samples_of
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
@@ -123,12 +125,12 @@ def test_steps_run_what_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(1000))
     monkeypatch.setattr(measure.time, "perf_counter", lambda: float(next(ticks)))
     assert step() == (1.0, 1.0)
-    assert measure.measure({7: step}, 3) == {7: (Times(1.0, 0.0), Times(1.0, 0.0))}
+    assert measure.measure({7: step}, 3) == {7: (Times(1.0, 0.0, 3), Times(1.0, 0.0, 3))}
     assert measure.measure({7: step}, 3, limit=1.0) == {}
 
 
 def test_interrupted_runs_count_as_others() -> None:
-    assert Times.of([1.0, 1.0, 1.0, 50.0]) == Times(1.0, 0.0)
+    assert Times.of([1.0, 1.0, 1.0, 50.0]) == Times(1.0, 0.0, 4)
     assert Times.of([1.0, 1.5]).mean == 1.25
 
 
@@ -155,8 +157,34 @@ def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
         load(path)
 
 
-@pytest.mark.parametrize("wrong", [{"graphs": 0}, {"variants": -1}, {"limit": 0.0}, {"graphs": 9, "pool": 4}])
-def test_settings_are_checked(wrong: dict[str, int]) -> None:
+@pytest.mark.usefixtures("_small")
+def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long runs of large graphs are few, and the file says how many they are."""
+    monkeypatch.setitem(collect.SIZES, "small ", (20, 40))
+    monkeypatch.setitem(collect.SIZES, "large ", (500, 600))
+    monkeypatch.setattr(collect, "_LARGE_BUDGET_S", 0.0)
+    path = tmp_path / "samples.jsonl"
+    settings = CollectSettings(range(2), "common", 8, 8, 1, 0, 0.4, 0.3, 9, 0.05)
+    assert sum(count for _, count in Collector(settings, path, {}).run()) > 4
+    rows = load(path)
+    edges = {row["graph"]: row["facts"]["rows"]["E"] for row in rows if "facts" in row}
+    kinds = {"small": range(20, 41), "large": range(500, 601), "plain": range(200, 401), "typed": range(200, 401)}
+    assert {name.split("/")[0].split()[0] for name in edges} >= {"small", "large"}
+    assert all(count in kinds[name.split("/")[0].split()[0]] for name, count in edges.items())
+    runs = {row["graph"].startswith("large"): row.get("runs") for row in rows if "seconds" in row}
+    assert runs == {True: measure.LEAST_RUNS, False: None}
+    assert rows[0]["layers"] == "common"
+    assert {s.runs for s in samples_of([{**rows[0], "repeat": 9}, *rows[1:]])} == {measure.LEAST_RUNS, 9}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"graphs": 0}, {"variants": -1}, {"limit": 0.0}, {"graphs": 9, "pool": 4}, {"kind": "known"},
+        {"small": 0.7, "large": 0.4},
+    ],
+)  # fmt: skip
+def test_settings_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(DacergnnError, match=next(iter(wrong))):
         CollectSettings(**wrong)
 

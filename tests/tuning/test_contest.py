@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -150,7 +149,7 @@ def raced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[CompiledProgr
     """While it lasts, races begin at once, whatever the model says; returns the programs so far."""
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(contest, "WORTH_S", 0.0)
-    monkeypatch.setattr(tuned, "challengers", partial(tuned.challengers, lower_bound=-100.0))
+    monkeypatch.setattr(tuned, "LEAST_GAIN", -100.0)
     compiled_program.cache_clear()
     made: list[CompiledProgram] = []
     initialize = CompiledProgram.__init__

@@ -44,6 +44,9 @@ class Likes:
     def predict(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
         return np.array([self.taste(program) for program in programs])
 
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
+        return np.log(self.predict(programs))[None]
+
 
 SMALL_TILES = Likes(lambda program: 1.0 + float(program.dependent[:, TILES].sum()))
 INDIFFERENT = Likes(lambda program: 1.0)
@@ -180,13 +183,13 @@ def answers(of: RGAT) -> dict[str, str]:
 @pytest.mark.usefixtures("_small_tiles")
 def test_layers_are_tuned(graph: HeteroGraph) -> None:
     x = torch.randn(20, 8, requires_grad=True)
-    plain, other = layer(Config(tune="off")), layer(Config())
+    plain, other = layer(Config()), layer(Config(tune="model"))
     for each in (plain, other):
         each(x, graph).square().sum().backward()
     torch.testing.assert_close(other(x, graph), plain(x, graph))
     assert set(answers(other).values()) == {"64"} != set(answers(plain).values())
     compiled.compiled_program.cache_clear()
-    again = layer(Config())  # what a search has found is kept on disk
+    again = layer(Config(tune="model"))  # what a search has found is kept on disk
     tuned.model_of = lambda chosen: pytest.fail("searched again")
     again(x, graph).square().sum().backward()
     assert answers(again) == answers(other)
@@ -196,7 +199,7 @@ def test_layers_are_tuned(graph: HeteroGraph) -> None:
 def test_optimize_tunes(graph: HeteroGraph) -> None:
     from torch_geometric.nn import RGCNConv
 
-    model = optimize(RGCNConv(8, 8, 3), graph)
+    model = optimize(RGCNConv(8, 8, 3), graph, config=Config(tune="model"))
     model(
         torch.randn(20, 8), torch.stack([graph.index("E", "src"), graph.index("E", "dst")]), graph.index("E", "etype")
     )

@@ -13,7 +13,7 @@ from dacergnn.bench.caching.task import CachingCandidate
 from dacergnn.bench.caching.workload import Workload
 from dacergnn.bench.candidate import Built, leaf
 from dacergnn.bench.peers import library_module
-from dacergnn.config import Rates
+from dacergnn.config import Config, Rates
 
 SEED = 7
 """Seed of the parameters."""
@@ -24,15 +24,19 @@ def make(candidate: CachingCandidate, workload: Workload, rates: Rates | None = 
 
     Ours is compiled by ``rates``.
     """
-    network, task = _original(workload), workload.task
+    network = _original(workload)
     if candidate.library == "dgl":
         return _of_dgl(network, workload)
     if candidate.scheme is not None:
-        config = replace(candidate.scheme.config, rates=rates)
-        compiled = optimize(network, workload.graph, config=config, on_unsupported="error")
-        return _built(compiled, workload, _pyg().arguments(workload, "COO"), sparse=task.network == "sparse")
+        return compiled(workload, replace(candidate.scheme.config, rates=rates))
     arguments = _pyg().arguments(workload, candidate.name.removesuffix(" compiled"))
     return _built(network, workload, arguments, compiled=candidate.compiled)
+
+
+def compiled(workload: Workload, config: Config) -> Built:
+    """Returns the network of a task, compiled by a config."""
+    network = optimize(_original(workload), workload.graph, config=config, on_unsupported="error")
+    return _built(network, workload, _pyg().arguments(workload, "COO"), sparse=workload.task.network == "sparse")
 
 
 def reference(workload: Workload) -> Built:

@@ -1,0 +1,149 @@
+"""Defines `dacergnn tune regret` and `searches`, which measure the plans that are chosen for layers on graphs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from statistics import fmean, geometric_mean, median
+from typing import Any
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.data_option import data_option
+from dacergnn.bench.environment import environment
+from dacergnn.bench.programs import HOMOGENEOUS, program_of
+from dacergnn.bench.settings import MODES
+from dacergnn.cli.layers import MODELS
+from dacergnn.errors import DacergnnError
+from dacergnn.tuning.model_file import SHIPPED
+from dacergnn.tuning.records import Row, Writer, load
+from dacergnn.tuning.tuned import shipped
+
+CHOICES = {"default": "off", "model": "model", "fast": "fast", "measure": "measure"}
+"""Field of `Regret` that has the seconds of a choice -> the value of `Config.tune` that makes this choice."""
+
+_LAYERS = f"Comma-separated, of {', '.join((*MODELS, *HOMOGENEOUS))}."
+
+
+@click.command()
+@click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
+              help="Results are appended to this file; cases in it are not measured again.")  # fmt: skip
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help=_LAYERS)
+@data_option("aifb", "mutag", "fb15k237", "wn18rr")
+@click.option("--mode", default="infer,train", callback=names, show_default=True)
+@click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
+@click.option("--heads", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--builds", default=24, show_default=True, type=click.IntRange(1), help="Plans to build in a case, "
+              "besides those that are chosen.")  # fmt: skip
+@click.option("--evaluations", default=60, show_default=True, type=click.IntRange(1), help="Plans that a search sees.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw all cases of the file into this "
+              "folder.")  # fmt: skip
+def regret(
+    path: Path, models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, builds: int,
+    evaluations: int, threads: int, plots: Path | None,
+) -> None:  # fmt: skip
+    """Measure how far chosen plans are from the fastest of many, for layers on graphs.
+
+    The machine should have nothing else to do.
+    """
+    from dacergnn.performance.regret import regret as measured_regret
+
+    torch.set_num_threads(threads)
+    settings: Row = {"features": features, "heads": heads, "builds": builds, "evaluations": evaluations}
+    cases: list[Row] = [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
+    for name, values, known in (("models", models, (*MODELS, *HOMOGENEOUS)), ("mode", mode, MODES)):
+        for value in {*values} - {*known}:
+            raise DacergnnError(f"{name}: {value!r} is not one of {', '.join(known)}.")
+    rows = load(path) if path.exists() else []
+    about: Row = {"machine": environment(), "threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
+    if rows and rows[0] != about:
+        raise DacergnnError(f"{path}: its results are of another machine or model; start another file.")
+    writer, console = Writer(path), Console(width=None if sys.stdout.isatty() else 200)
+    if not rows:
+        writer.write([about])
+    done = [{key: row.get(key) for key in cases[0]} for row in rows]
+    with progress_bar(console) as bar:
+        task = bar.add_task("cases", total=len(cases))
+        for case in cases:
+            bar.update(task, description=f"{case['layer']} on {case['data']}, {case['mode']}")
+            if case not in done:
+                program = program_of(case["layer"], case["data"], features, heads, case["mode"])
+                case_regret = measured_regret(*program, shipped(), builds=builds, evaluations=evaluations)
+                rows.append({**case, **asdict(case_regret)})
+                writer.write(rows[-1:])
+            bar.advance(task)
+    measured = [row for row in rows if "best" in row]
+    console.print(_table(measured))
+    if plots is not None:
+        from dacergnn.performance.figures import draw_regrets
+
+        console.print(str(draw_regrets(measured, CHOICES, plots)))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Returns a table of cases, and of the means and the largest of their regrets.
+
+    The last row has the most by which a choice is slower than "off".
+    """
+    table = Table(title="Time of chosen plans over the fastest that was measured")
+    columns = ("layer", "graph", "mode", "plans", "fastest ms", *(f'"{w}"' for w in CHOICES.values()), "choosing ms",
+               "ranked right", "pairs")  # fmt: skip
+    for column in columns:
+        table.add_column(column, justify="left" if column in columns[:3] else "right")
+    regrets = {choice: [row[choice] / row["best"] for row in rows] for choice in CHOICES}
+    for n, row in enumerate(rows):
+        own = (f"{regrets[choice][n]:.3f}" for choice in CHOICES)
+        scores = row["scores"]
+        table.add_row(
+            f"{row['layer']} {row['features']}, {row['heads']} heads", row["data"], row["mode"], str(row["plans"]),
+            f"{1e3 * row['best']:.3f}", *own, f"{1e3 * row['choosing']:.0f}", f"{scores['ranked']:.1%}",
+            str(scores["pairs"]),
+        )  # fmt: skip
+    for name, summary in (("mean", fmean), ("median", median), ("95th percentile", _high), ("largest", max)):
+        table.add_row(name, "", "", "", "", *(f"{summary(values):.3f}" for values in regrets.values()))
+    over = (max(row[choice] / row["default"] for row in rows) for choice in CHOICES)
+    table.add_row('largest over "off"', "", "", "", "", *(f"{ratio:.3f}" for ratio in over))
+    return table
+
+
+def _high(values: Sequence[float]) -> float:
+    """Returns the value below which 95 % of the values are."""
+    return sorted(values)[min(round(0.95 * len(values)), len(values) - 1)]
+
+
+@click.command()
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help=_LAYERS)
+@data_option("aifb", "mutag")
+@click.option("--mode", default="infer,train", callback=names, show_default=True)
+@click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
+@click.option("--heads", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+def searches(
+    models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, threads: int
+) -> None:
+    """Compare ways to search for plans by the model, in equal time: a beam, random plans, an evolution of plans."""
+    from dacergnn.performance.searches import SEARCHES, compare
+
+    torch.set_num_threads(threads)
+    table = Table(title="Plans found: measured time over that of the default (predicted; programs compiled)")
+    for column in ("layer", "graph", "mode", *SEARCHES):
+        table.add_column(column, justify="right" if column in SEARCHES else "left")
+    measured: dict[str, list[float]] = {name: [] for name in SEARCHES}
+    for case in product(models, data, mode):
+        layer, graph, way = case
+        found = compare(*program_of(layer, graph, features, heads, way), shipped())
+        cells = (f"{one.measured:.3f} ({one.predicted:.3f}; {one.programs})" for one in found.values())
+        table.add_row(*case, *cells)
+        for name, one in found.items():
+            measured[name].append(one.measured)
+    table.add_row("geometric mean", "", "", *(f"{geometric_mean(times):.3f}" for times in measured.values()))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
