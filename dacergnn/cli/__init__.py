@@ -29,6 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "plot": ("dacergnn.bench.plot.command:plot", "Draw the figures of a benchmark of caching strategies."),
     "profile": ("dacergnn.cli.profile:profile", "Measure the operators of a layer on a graph, one by one."),
+    "reproduce": (
+        "dacergnn.reproduce.command:reproduce",
+        "Measure figures and tables of papers on this machine, beside the papers' numbers.",
+    ),
     "tune": ("dacergnn.cli.tune:tune", "Choose plans of programs by measurements, and by models that learn from them."),
     "view": ("dacergnn.cli.view:view", "Save and show the SDFGs of a layer, step by step."),
 }

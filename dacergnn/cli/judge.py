@@ -33,7 +33,7 @@ def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.option("--machines", is_flag=True, help="Also judge on each machine after learning from the others.")
 @click.option("--depths", default="", callback=_numbers, help="Also judge graph networks with these numbers of "
               "convolutions, as in 0,1,2,4,8.")  # fmt: skip
-@click.option("--depth", default=2, show_default=True, type=click.IntRange(0), help="Convolutions in --out.")
+@click.option("--depth", default=0, show_default=True, type=click.IntRange(0), help="Convolutions in --out.")
 @click.option("--epochs", default=20, show_default=True, type=click.IntRange(1))
 @click.option("--members", default=4, show_default=True, type=click.IntRange(1), help="Members of each ensemble.")
 @click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")

@@ -24,8 +24,8 @@ from dacergnn.modules.functions import ProgramFunction
 from dacergnn.performance.batch import Batch, Coefficients, Embedding
 from dacergnn.tuning.predictor import EPSILON
 
-DEPTH = 2
-"""Number of convolutions, which the paper has found best."""
+DEPTH = 0
+"""Number of convolutions. The paper found two best; here none rank pairs best (docs/tuning.md)."""
 AVERAGE = ProgramFunction(
     """
 def average(g, h, W):

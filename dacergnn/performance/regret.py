@@ -23,6 +23,8 @@ from dacergnn.tuning.search import beam_search
 from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
 from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, challengers, fastest, ready
 
+BUDGET_S = 30.0
+"""Seconds for all programs in turns, which run less often where they are slow."""
 VARIANTS = 8
 """The most plans that differ from the default in one schedule that needs no build."""
 
@@ -79,15 +81,17 @@ def regret(
     distinct = {_identity(runnable): n for n, runnable in reversed([*enumerate(runnables)])}
     numbers = [distinct[_identity(runnable)] for runnable in runnables]
     steps = ready({n: runnables[n] for n in distinct.values()}, graph)
-    samples = {n: _sample(compilations[n], facts, times) for n, times in measure(steps, REPEAT).items()}
+    samples = {
+        n: _sample(compilations[n], facts, times) for n, times in measure(steps, REPEAT, budget=BUDGET_S).items()
+    }
     default, model_choice, *others = numbers
     raced = _winner(steps, default, [*dict.fromkeys(others[: len(rivals)])], graph)
     picked = fastest({n: steps[n] for n in {default, *others[len(rivals) : len(rivals) + len(searched)]}})
     finalists = {default, model_choice, raced, picked, *sorted(samples, key=lambda n: samples[n].seconds)[:FINALISTS]}
-    final = seconds({n: steps[n] for n in finalists}, FINAL_REPEAT)
+    final = seconds({n: steps[n] for n in finalists}, FINAL_REPEAT, BUDGET_S)
     best = min(final, key=final.__getitem__)
     # The least of several means is too low, so what is chosen and what is best run once more.
-    again = seconds({n: steps[n] for n in {default, model_choice, raced, picked, best}}, FINAL_REPEAT)
+    again = seconds({n: steps[n] for n in {default, model_choice, raced, picked, best}}, FINAL_REPEAT, BUDGET_S)
     predicted = model.predict([sample.program for sample in samples.values()])
     return Regret(
         default=again[default],

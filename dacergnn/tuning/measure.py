@@ -182,6 +182,11 @@ def measure(
     return {number: times(runs) for number, runs in samples.items()}
 
 
-def seconds(steps: Mapping[int, TimedStep], repeat: int) -> dict[int, float]:
-    """Returns the mean seconds of numbered programs, forward and backward together."""
-    return {n: sum(part.mean for part in parts if part is not None) for n, parts in measure(steps, repeat).items()}
+def seconds(steps: Mapping[int, TimedStep], repeat: int, budget: float = float("inf")) -> dict[int, float]:
+    """Returns the mean seconds of numbered programs, forward and backward together.
+
+    Args:
+        budget: Seconds for all runs (`measure`).
+    """
+    times = measure(steps, repeat, budget=budget)
+    return {n: sum(part.mean for part in parts if part is not None) for n, parts in times.items()}

@@ -13,7 +13,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks import ablation
 from dacergnn.bench import case, memory, plain_torch, runner, worker
 from dacergnn.bench.caching import candidates, records, scheme
 from dacergnn.bench.caching import worker as caching_worker
@@ -24,6 +23,7 @@ from dacergnn.bench.command import bench
 from dacergnn.bench.measure import ON_DEVICE, ON_PROCESSOR
 from dacergnn.bench.problem import Problem
 from dacergnn.config import Rates
+from dacergnn.reproduce.command import reproduce
 
 RATES = Rates(4e13, 3e12, 6e12, 1e11)
 COMMANDS = {
@@ -32,7 +32,7 @@ COMMANDS = {
     "dacergnn.cli.tune:collect": ("--out", "samples.jsonl"),
     "dacergnn.bench.command:bench": (),
     "dacergnn.bench.caching.command:caching": (),
-    "benchmarks.ablation:main": (),
+    "dacergnn.reproduce.command:reproduce": ("ablation",),
     "benchmarks.large_graphs:main": ("rgcn", "aifb"),
     "benchmarks.gpu:main": (),
 }
@@ -116,25 +116,6 @@ def test_peaks_of_a_device_are_those_of_its_allocator(monkeypatch: pytest.Monkey
     ]
 
 
-def test_the_ablation_uses_rates(
-    data_folder: Path, tmp_path: Path, moved: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[Rates | None] = []
-
-    def configured(model: str, name: str, config: Any) -> Candidate:
-        used.append(config.rates)
-        return stand_in(model, name)
-
-    RATES.save(tmp_path / "rates.json")
-    monkeypatch.setattr(ablation, "configured", configured)
-    monkeypatch.setattr(ablation, "load_problem", lambda name, *_: worker.tiny_problem(8))
-    options = ["--data", "aifb", "--models", "rgcn", "--mode", "infer", "--budget", "0.01", "--device", "cuda"]
-    result = CliRunner().invoke(ablation.main, [*options, "--rates", str(tmp_path / "rates.json")])
-    assert result.exit_code == 0, result.output
-    assert moved == ["Problem to cuda"]
-    assert used == [RATES] * len(ablation.CONFIGS)
-
-
 def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
     used: list[Rates | None] = []
@@ -172,6 +153,6 @@ def test_devices_have_a_clock_of_their_own(problem: Problem, monkeypatch: pytest
 
 
 def test_a_file_without_rates_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(ablation.main, ["--rates", str(tmp_path / "none.json")])
+    result = CliRunner().invoke(reproduce, ["ablation", "--rates", str(tmp_path / "none.json")])
     assert result.exit_code == 2
     assert "none.json holds none; name a file" in " ".join(result.output.split())

@@ -77,7 +77,7 @@ def test_blocks_have_a_language(page: Path) -> None:
         ("dacergnn cache fill", "No such command"),
         ("dacergnn tune run --out", "requires an argument"),
         ("python benchmarks/gone.py", "there is no"),
-        ("python benchmarks/ablation.py --gone", "No such option"),
+        ("python benchmarks/level_bounds.py --gone", "No such option"),
         ("python -m examples.relational --gone", "No such option"),
         ("python -m examples.gone", "there is no module"),
         ("scripts/gpu_check.sh --gone", "has no option --gone"),

@@ -18,7 +18,7 @@ import dacergnn
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = ("bench", "datasets", "deploy", "errors", "layerwise", "loader", "modules", "ops", "profiling", "sampler")
 INTERNAL = {"cli", "demo", "frontends", "graph", "library_nodes", "native", "performance", "program", "runtime"}
-INTERNAL |= {"report", "sdfg_passes", "tuning", "viewer"}
+INTERNAL |= {"report", "reproduce", "sdfg_passes", "tuning", "viewer"}
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +18,16 @@ from dacergnn.performance.dataset import FOLDS, Measured, divide, samples_of
 from dacergnn.performance.scores import scores
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning.collect import FORMAT
+from dacergnn.tuning.common_layers import common_layer
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
-from dacergnn.tuning.programs import random_layer
+from dacergnn.tuning.programs import RandomLayer, random_layer
 from dacergnn.tuning.records import Row, load
 from dacergnn.tuning.written import written
 
-SHIPPED = Path(__file__).parents[2] / "benchmarks" / "performance_samples.jsonl.xz"
+FILES = Path(__file__).parents[2] / "benchmarks"
+SHIPPED = FILES / "performance_samples.jsonl.xz"
 LAYER = random_layer(2)
 FOUND = compile_program(parse(LAYER.text), LAYER.learned, Config(), dace.int32, TYPICAL, keep=False)
 PARTS = [FOUND.forward, FOUND.backward]
@@ -49,20 +52,24 @@ def test_samples_of_what_is_not_there(rows: list[Row]) -> None:
         samples_of(rows)
 
 
-def test_the_data_set_that_was_measured() -> None:
-    """Its layers are those of their seeds; every sample is of a program and a graph that are described."""
-    assert SHIPPED.stat().st_size < 20e6
-    rows = load(SHIPPED)
+@pytest.mark.parametrize(("file", "least", "layer"), [
+    (SHIPPED, 15_000, random_layer), (FILES / "performance_samples_intel.jsonl.xz", 28_000, common_layer),
+])  # fmt: skip
+def test_the_data_sets_that_were_measured(file: Path, least: int, layer: Callable[[int], RandomLayer]) -> None:
+    """Their layers are those of their seeds; every sample is of a program and a graph that are described."""
+    assert file.stat().st_size < 20e6
+    rows = load(file)
     assert rows[0]["format"] == FORMAT
     described = {(row["layer"], row["plan"]): row for row in rows if "programs" in row}
     graphs = {row["graph"] for row in rows if "facts" in row}
     samples = [row for row in rows if "seconds" in row]
     assert all((row["layer"], row["plan"]) in described and row["graph"] in graphs for row in samples)
-    assert len(samples) > 15_000
-    assert {n: described[n, 0]["family"] for n in range(3)} == {n: random_layer(n).family for n in range(3)}
+    assert len(samples) > least
+    assert {n: described[n, 0]["family"] for n in range(3)} == {n: layer(n).family for n in range(3)}
     last = samples[-1]["layer"]
     part = [row for row in rows if "facts" in row or row.get("layer") == last]
     assert 0 < len(samples_of(part)) == sum(row["layer"] == last for row in samples)
+    assert all(row["machine"]["cpu"] and row["threads"] > 0 for row in rows if "format" in row)
 
 
 def some(count: int, **changes: float) -> list[Measured]:

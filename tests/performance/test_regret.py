@@ -27,7 +27,9 @@ from tests.tuning.test_search import graph as graph  # a fixture
 def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
     """Programs take longer by ``step`` seconds, one after the other."""
 
-    def measure(steps: Mapping[int, Any], repeat: int) -> dict[int, tuple[Times, None]]:
+    def measure(
+        steps: Mapping[int, Any], repeat: int, limit: float = 0, budget: float = 0
+    ) -> dict[int, tuple[Times, None]]:
         assert all(seconds > 0 for given in steps.values() for seconds in given() if seconds is not None)
         return {n: (Times(first + step * n, 1e-3, repeat), None) for n in steps}
 

@@ -1,0 +1,69 @@
+"""Defines the command `dacergnn reproduce`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+import torch
+from rich.console import Console
+
+from dacergnn.bench.device_option import device_option, rates_option
+from dacergnn.bench.environment import environment
+from dacergnn.config import Rates
+from dacergnn.reproduce.artefact import Scale
+from dacergnn.reproduce.facts import paper_facts
+from dacergnn.reproduce.papers import PAPERS, artefacts, chosen
+from dacergnn.reproduce.picture import draw
+from dacergnn.reproduce.report import as_json, facts_table, found_table, stem, write
+
+
+@click.command()
+@click.argument("paper", type=click.Choice(PAPERS))
+@click.option("--figure", "figures", multiple=True, type=int, help="Only this figure; may be given several times.")
+@click.option("--table", "tables", multiple=True, type=int, help="Only this table; may be given several times.")
+@click.option("--quick", is_flag=True, help="Smaller graphs and fewer runs: ten minutes for a paper.")
+@click.option("--list", "only_list", is_flag=True, help="List the figures and tables, and measure nothing.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option("--seed", default=0, show_default=True, help="Of features, parameters and synthetic graphs.")
+@click.option("--data", default="", help="Graphs between commas, in place of the usual ones.")
+@device_option
+@rates_option
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for tables (JSON) and pictures (PNG).")  # fmt: skip
+def reproduce(
+    paper: str, figures: tuple[int, ...], tables: tuple[int, ...], quick: bool, only_list: bool, threads: int,
+    seed: int, data: str, device: str, rates: Rates | None, out: Path | None,
+) -> None:  # fmt: skip
+    """Measure figures and tables of a paper on this machine, beside the paper's numbers.
+
+    Papers: hector (ASPLOS 2024), pigeon (its first version), cor (Cached Operator Reordering), zhang (MLSys 2022),
+    singh (a performance model by graph networks); ablation has our own passes.
+    """
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    if only_list:
+        for name, one in artefacts(paper).items():
+            console.print(f"{name}: {one.title}", highlight=False)
+        return
+    graphs = tuple(name.strip() for name in data.split(",") if name.strip())
+    facts, scale = paper_facts(paper), Scale(quick, threads, seed, device, graphs, rates)
+    machine = environment()
+    torch.set_num_threads(threads)
+    where = f"The paper's machine: {facts.machine}. " if facts.machine else ""
+    console.print(f"{facts.title}. {where}Here: {machine['cpu']}, {threads} threads.")
+    for name, one in chosen(paper, figures, tables).items():
+        title, start = f"{paper}, {name}: {one.title}", time.perf_counter()
+        with console.status(title):
+            found = one.measure(scale)
+        own, seconds = facts.facts.get(name, ()), time.perf_counter() - start
+        console.print(found_table(found, title))
+        if own:
+            console.print(facts_table(own, found.summary, title))
+        console.print(f"{seconds:.0f} s")
+        if out is not None:
+            about = {"paper": paper, "name": name, "title": one.title, "quick": quick, "device": device}
+            about |= {"threads": threads, "seed": seed, "seconds": round(seconds), "machine": machine}
+            console.print(f"{write(out, paper, name, as_json(found, own, **about))}")
+            draw(found, title, out / f"{stem(paper, name)}.png")

@@ -1,0 +1,164 @@
+"""`dacergnn reproduce`: facts belong to figures that are measured, and what is found stands beside them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dacergnn.bench import ours
+from dacergnn.bench.candidate import Candidate
+from dacergnn.bench.programs import HOMOGENEOUS, library_step
+from dacergnn.bench.settings import MODELS
+from dacergnn.cli import main
+from dacergnn.config import LEVELS, PASSES, Config, Rates
+from dacergnn.errors import DacergnnError
+from dacergnn.reproduce import ablation, hector, layers, pigeon
+from dacergnn.reproduce.artefact import Found, Picture, Scale
+from dacergnn.reproduce.facts import Fact, paper_facts
+from dacergnn.reproduce.layers import CONFIGS, Times, layer_times
+from dacergnn.reproduce.papers import PAPERS, artefacts, chosen
+from dacergnn.reproduce.picture import draw
+from dacergnn.reproduce.report import facts_table, shown
+
+TINY = Scale(quick=True, data=("am~0.0005",))
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    for kept in (hector.compared, hector.ablated, layers.problem):
+        kept.cache_clear()
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_facts_are_of_figures_that_are_measured(paper: str) -> None:
+    facts = paper_facts(paper)
+    known = artefacts(paper)
+    assert facts.title
+    assert {*facts.facts} <= {*known}
+    assert paper == "ablation" or len(facts.facts) >= 3
+    for own in facts.facts.values():
+        keys = [fact.key for fact in own if fact.key]
+        assert len({*keys}) == len(keys)
+        assert all(fact.what and fact.place for fact in own)
+
+
+def test_figures_are_chosen_by_number() -> None:
+    assert [*chosen("hector", (8,), (3, 4))] == ["figure 8", "table 3", "table 4"]
+    assert chosen("hector", (), ()) == artefacts("hector")
+    with pytest.raises(DacergnnError, match="figure=2: hector has none that can be measured; choose from figure 3,"):
+        chosen("hector", (2,), ())
+
+
+def times(model: str, mode: str, data: str) -> Times:
+    slow = 2.0 if data == "mutag" else 1.0
+    return Times(model, data, mode, {"unoptimized": 4.0, "O2": 2.0}, {"pyg x": 16.0 * slow, "dgl y": 8.0 * slow})
+
+
+def test_speedups_are_over_the_fastest_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hector, "layer_times", lambda model, data, mode, *_: times(model, mode, data))
+    scale = Scale(quick=True, data=("aifb", "mutag"))
+    found = hector.against_libraries(scale)
+    assert found.summary["rgat train mean"] == pytest.approx(4 * 2**0.5)
+    assert found.summary["infer best"] == 8
+    ranks = hector.worst_mean_best(scale).summary
+    assert (ranks["unopt hgt infer worst"], ranks["unopt hgt infer best"]) == (2, 4)
+    assert {fact.key for fact in paper_facts("hector").facts["figure 8"]} == {*found.summary}
+    assert {fact.key for fact in paper_facts("hector").facts["table 4"]} == {*ranks}
+    assert {fact.key for fact in paper_facts("pigeon").facts["table 6"]} == {*pigeon.unoptimized(scale).summary}
+
+
+def test_optimizations_are_compared_with_the_unoptimized_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {name: 4.0 / (1 + n) for n, name in enumerate(CONFIGS)}
+    monkeypatch.setattr(hector, "layer_times", lambda model, data, mode, *_: Times(model, data, mode, own, {}))
+    found = hector.optimizations(Scale(quick=True, data=("aifb",)))
+    assert [found.summary[f"aifb rgat train {name}"] for name in ("C", "R", "C+R")] == [2, 3, 4]
+    assert found.summary["average hgt infer R"] == pytest.approx(3)
+
+
+def test_layers_are_timed_with_those_of_libraries() -> None:
+    pytest.importorskip("torch_geometric")
+    found = layer_times("rgcn", "am~0.0005", "train", TINY, {"O2": CONFIGS["O2"]}, ("pyg",), hidden=8)
+    assert found.ours["O2"] > 0
+    assert found.library is not None
+    assert found.library >= min(found.libraries.values()) > 0
+
+
+def test_a_figure_is_shown_and_written(tmp_path: Path) -> None:
+    options = ["reproduce", "hector", "--table", "3", "--quick", "--data", "am~0.0005", "--out", str(tmp_path)]
+    result = CliRunner().invoke(main, options)
+    assert result.exit_code == 0, result.output
+    for word in ("Hector (ASPLOS 2024)", "the paper's numbers", "wikikg2", "2,500,604"):
+        assert word in result.output
+    found = json.loads((tmp_path / "hector_table_3.json").read_text())
+    assert found["columns"] == ["graph", "nodes", "node types", "edges", "edge types"]
+    assert found["machine"]["torch"]
+    assert next(f for f in found["facts"] if f["key"] == "mag nodes")["here"] == 1_939_743
+    assert (tmp_path / "hector_table_3.png").stat().st_size > 1000
+    listed = CliRunner().invoke(main, ["reproduce", "zhang", "--list"])
+    assert "figure 7: " in listed.output
+
+
+def test_operators_and_memory_are_of_the_compiled_layer() -> None:
+    scale = replace(TINY, data=("fb15k~0.005",))
+    found = hector.memory(scale)
+    (row,) = found.rows
+    cells: dict[str, Any] = dict(zip(found.columns, row, strict=True))
+    assert 0 < cells["inference MB"] < cells["training MB"]
+    assert cells["unique pairs %"] < cells["training with C %"] < 100
+    (work,) = pigeon.attention_work(scale).rows
+    assert work[1] > work[2] > 0  # type: ignore[operator]
+
+
+def test_layers_are_compiled_by_the_rates_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[Rates | None] = []
+
+    def configured(model: str, name: str, config: Config) -> Candidate:
+        used.append(config.rates)
+        return ours.configured(model, name, config)
+
+    monkeypatch.setattr(layers, "configured", configured)
+    rates = Rates(4e13, 3e12, 6e12, 1e11)
+    scale = replace(TINY, rates=rates)
+    layer_times("rgcn", "am~0.0005", "infer", scale, {"O2": CONFIGS["O2"]}, hidden=8)
+    layers.built("rgcn", "am~0.0005", CONFIGS["O2"], scale, 8)
+    assert used == [rates, rates]
+
+
+def test_every_pass_is_left_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = {
+        name: {*PASSES} - {*(LEVELS[config.level] if config.passes is None else config.passes)}
+        for name, config in ablation.CONFIGURATIONS.items()
+    }
+    assert left_out["O2"] == set()
+    assert all(left_out[name] == {name} for name in PASSES)
+    times = {name: 2.0 + n for n, name in enumerate(ablation.CONFIGURATIONS)}
+    monkeypatch.setattr(ablation, "_times", lambda *_: times)
+    found = ablation.passes(Scale(quick=True))
+    assert {row[0] for row in found.rows} == {*MODELS, *HOMOGENEOUS, "all"}
+    assert found.rows[0][3:6] == (2.0, 1.5, 2.0)
+
+
+def test_layers_of_libraries_are_compiled_by_a_config() -> None:
+    pytest.importorskip("torch_geometric")
+    step = library_step("gcn", "am~0.0005", 8, "train", Config("O0"))
+    assert step().shape == (943, 8)
+
+
+@pytest.mark.parametrize("kind", [{"lines": True}, {"stacked": True}, {"logarithmic": True, "reference": 1.0}])
+def test_pictures(kind: dict[str, Any], tmp_path: Path) -> None:
+    found = Found(("a", "b", "c"), [("x", 1.0, None), ("y", 2.0, 3.0)], Picture(("b", "c"), "ms", **kind))
+    draw(found, "title", tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+
+
+def test_numbers_are_shown_short() -> None:
+    assert [shown(cell) for cell in (None, "x", 0.123456, 12, 1234.5, 1234567)] == [
+        *("-", "x", "0.1235", "12", "1,234", "1,234,567")
+    ]
+    made = facts_table((Fact("k", "what", 2.0, "here"), Fact("", "other", "1 to 3", "there")), {"k": 3.0}, "t")
+    assert made.row_count == 2
