@@ -28,7 +28,7 @@ dacergnn reproduce cor --figure 5 --figure 7 --out results
 dacergnn reproduce zhang --list
 ```
 
-The papers measured on GPUs, this page on a processor with two cores: compare ratios, not times. Numbers of a paper
+Most papers measured on GPUs, this page on a processor with two cores: compare ratios, not times. Numbers of a paper
 without a number beside them cannot be measured here. The folder `docs/papers` has each table as JSON, with the machine,
 the versions and the seed.
 """
@@ -50,9 +50,12 @@ def section(paper: str, name: str) -> list[str]:
     title = f"{name.capitalize()}: {found['title']}"
     lines = [f"### {title}", "", *table(found["columns"], found["rows"], found["labels"]), ""]
     lines += [" ".join(found["notes"]), ""] if found["notes"] else []
-    if found["facts"]:
-        rows = [[fact["what"], fact["place"], fact["value"], fact["here"]] for fact in found["facts"]]
+    comparable = [fact for fact in found["facts"] if fact["here"] is not None or not fact["key"]]
+    if comparable:
+        rows = [[fact["what"], fact["place"], fact["value"], fact["here"]] for fact in comparable]
         lines += [*table(["number", "place", "paper", "here"], rows, 2), ""]
+    others = len(found["facts"]) - len(comparable)
+    lines += [f"{others} more numbers of the paper are of cases that were not measured here.", ""] if others else []
     picture = file.with_suffix(".png")
     lines += [f"![{title}](papers/{picture.name})", ""] if picture.exists() else []
     return lines

@@ -51,7 +51,7 @@ def networks(model: str, scale: Scale) -> list[NetworkRows]:
     """Measures networks of two layers and those of PyG; for GAT, of DGL, too."""
     compiled = () if scale.quick else ("pyg-compiled",)
     others = ("dgl",) if model == "gat" else ()
-    data = scale.pick(("cora", "arxiv~0.1"), GRAPHS)
+    data = scale.graphs(("cora", "arxiv~0.1"), GRAPHS)
     sizes = scale.pick((16, 128), SIZES) if model == "gcn" else scale.pick((8, 32), SIZES_OF_HEADS)
     return measured(
         scale, models=(model,), data=tuple(map(present, data)), networks=("network",), hidden=sizes, heads=HEADS,
@@ -72,7 +72,7 @@ def ordered(caching: str, scale: Scale) -> list[NetworkRows]:
 
 
 def _on_arxiv(scale: Scale) -> dict[str, Any]:
-    data, sizes = scale.pick((("arxiv~0.1",), (16, 128, 512)), (("arxiv~",), SIZES))
+    data, sizes = scale.graphs(("arxiv~0.1",), ("arxiv~",)), scale.pick((16, 128, 512), SIZES)
     return {"models": ("gcn",), "data": data, "networks": ("layer",), "features": INPUTS, "hidden": sizes}
 
 
@@ -103,7 +103,7 @@ def _scattering(found: list[NetworkRows]) -> tuple[str, ...]:
 def attention(scale: Scale) -> Found:
     """Measures table 3: what a GAT layer saves by each scheme beside the paper's formula, and what that gains."""
     found = measured(
-        scale, models=("gat",), data=tuple(map(present, scale.pick(("cora",), ("cora", "pubmed", "arxiv~")))),
+        scale, models=("gat",), data=tuple(map(present, scale.graphs(("cora",), ("cora", "pubmed", "arxiv~")))),
         networks=("layer",), hidden=scale.pick((8,), (8, 32, 128)), heads=HEADS, gradients=("without",),
         strategies=SCHEMES, memory=not scale.quick,
     )  # fmt: skip
@@ -205,7 +205,7 @@ def _on_libraries(scale: Scale) -> tuple[str, ...]:
 def formats(scale: Scale) -> Found:
     """Measures figure 6: GCN on coordinates against compressed columns and rows."""
     found = measured(
-        scale, models=("gcn",), data=tuple(map(present, scale.pick(("cora", "arxiv~0.1"), GRAPHS))),
+        scale, models=("gcn",), data=tuple(map(present, scale.graphs(("cora", "arxiv~0.1"), GRAPHS))),
         networks=("network",), hidden=scale.pick((16,), SIZES), strategies=(CACHED,), formats=("coo", "csc", "csr"),
         memory=False,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import torch
 from torch import nn
 
 from dacergnn.api import explain
@@ -108,9 +109,10 @@ class _Called(nn.Module):
         return self._run()
 
 
-def operators(layer: Built) -> OperatorProfile:
-    """Measures the operators of a layer, forward and backward."""
-    return profile(_Called(layer))
+def operators(layer: Built, mode: str = "train") -> OperatorProfile:
+    """Measures the operators of a layer: of the forward, and in training of the backward, too."""
+    with torch.set_grad_enabled(mode == "train"):
+        return profile(_Called(layer))
 
 
 def allocated(layer: Built, graph: Problem, mode: str) -> int:

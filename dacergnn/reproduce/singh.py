@@ -6,6 +6,8 @@ The samples are those of this repository, which are read from its folder ``bench
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from math import hypot
 from pathlib import Path
@@ -22,6 +24,7 @@ from dacergnn.reproduce.artefact import Artefact, Found, Picture, Row, Scale
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, measure
+from dacergnn.tuning.records import Row as TimeRow
 from dacergnn.tuning.records import load
 from dacergnn.tuning.space import needs_build, random_plans
 from dacergnn.tuning.tuned import REPEAT, ready, shipped
@@ -43,19 +46,19 @@ def samples(scale: Scale) -> tuple[Measured, ...]:
     files = sorted(FILES.glob("performance_samples*.jsonl.xz"))
     if not files:
         raise DacergnnError(f"{FILES} holds no samples; run the command from a checkout of the repository.")
-    found = samples_of([row for file in files for row in load(file)])
-    if not scale.quick:
-        return tuple(found)
-    layers = sorted({sample.layer for sample in found})
-    random.Random(scale.seed).shuffle(layers)
-    chosen: list[Measured] = []
-    by_layer: dict[str, list[Measured]] = {}
-    for sample in found:
-        by_layer.setdefault(sample.layer, []).append(sample)
-    for layer in layers:
-        if len(chosen) < QUICK_SAMPLES:
-            chosen += by_layer[layer]
-    return tuple(chosen)
+    rows = [row for file in files for row in load(file)]
+    return tuple(samples_of(_some(rows, scale.seed) if scale.quick else rows))
+
+
+def _some(rows: Sequence[TimeRow], seed: int) -> list[TimeRow]:
+    """Returns the rows of some layers, with about `QUICK_SAMPLES` samples; describing all programs takes minutes."""
+    counts = Counter(row["layer"] for row in rows if "seconds" in row)
+    layers = sorted(counts)
+    random.Random(seed).shuffle(layers)
+    chosen: set[int] = set()
+    while layers and sum(counts[layer] for layer in chosen) < QUICK_SAMPLES:
+        chosen.add(layers.pop())
+    return [row for row in rows if row.get("layer", -1) in chosen or "layer" not in row]
 
 
 def budget(scale: Scale) -> Budget:
@@ -97,7 +100,7 @@ def quality(scale: Scale) -> Found:
 
 def ranking(scale: Scale) -> Found:
     """Measures figure 9: pairs of plans of layers in use that the model of the package ranks right."""
-    data, count = present(scale.pick("aifb", "fb15k237")), scale.pick(8, 24)
+    data, count = present(scale.graphs(("aifb",), ("fb15k237",))[0]), scale.pick(8, 24)
     rows: list[Row] = []
     for model in LAYERS:
         run, results, graph = program_of(model, data, 64, 1, "infer")

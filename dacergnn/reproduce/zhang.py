@@ -36,7 +36,8 @@ MEMORY = (
 
 def networks(scale: Scale) -> list[Network]:
     """Returns the networks of figure 7."""
-    graphs = ("cora", "citeseer", *scale.pick((), ("pubmed", "flickr~", "arxiv~")), "reddit~0.02")
+    more = ("pubmed", "flickr~", "arxiv~")
+    graphs = scale.graphs(("cora", "citeseer", "reddit~0.02"), ("cora", "citeseer", *more, "reddit~0.02"))
     clouds = scale.pick(("2 clouds",), ("32 clouds", "64 clouds"))
     return [
         *(Network("gat", name, (128,), classes=True) for name in graphs),
@@ -65,7 +66,7 @@ def monet(data: str) -> Network:
 
 def large(scale: Scale) -> tuple[str, ...]:
     """Returns the graphs of figures 9 and 10."""
-    return scale.pick(("reddit~0.02",), ("flickr~", "arxiv~", "reddit~0.05"))
+    return scale.graphs(("reddit~0.02",), ("flickr~", "arxiv~", "reddit~0.05"))
 
 
 @cache
