@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,7 +11,6 @@ from dacergnn import datasets, modules
 from dacergnn.bench.caching.candidates import compiled
 from dacergnn.bench.caching.task import Task
 from dacergnn.bench.caching.workload import load_workload
-from dacergnn.bench.candidate import step_of
 from dacergnn.config import Config
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
@@ -45,14 +43,6 @@ def library_layer(model: str, data: str, features: int, heads: int) -> nn.Module
     made = compiled(load_workload(task), Config())
     made.forward().sum().backward()
     return made.layer
-
-
-def library_step(
-    model: str, data: str, features: int, mode: str, config: Config, device: str = "cpu"
-) -> Callable[[], Any]:
-    """Returns a call of PyG's layer of one of `HOMOGENEOUS`, compiled by a config: a forward, or with its backward."""
-    load = load_workload(Task(model, data, "layer", features, features, input_gradient=True)).on(device)
-    return step_of(compiled(load, config), lambda out: out.backward(load.cotangent(out)), mode)
 
 
 def called_program(layer: nn.Module, mode: str) -> tuple[CompiledProgram, list[str], HeteroGraph]:

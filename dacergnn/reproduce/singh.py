@@ -33,7 +33,7 @@ FILES = Path(__file__).parents[2] / "benchmarks"
 LAYERS = ("rgcn", "rgat", "hgt", "gcn", "gat", "gatv2", "sage", "gin", "monet")
 """Layers in place of the paper's nine networks."""
 DEPTHS = (0, 1, 2, 4, 8)
-QUICK_SAMPLES = 3_000
+QUICK_SAMPLES = 8_000
 
 
 @cache

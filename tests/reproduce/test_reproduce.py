@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dacergnn.bench import ours
 from dacergnn.bench.candidate import Candidate
-from dacergnn.bench.programs import HOMOGENEOUS, library_step
+from dacergnn.bench.programs import HOMOGENEOUS
 from dacergnn.bench.settings import MODELS
 from dacergnn.cli import main
 from dacergnn.config import LEVELS, PASSES, Config, Rates
@@ -143,10 +143,15 @@ def test_every_pass_is_left_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.rows[0][3:6] == (2.0, 1.5, 2.0)
 
 
-def test_layers_of_libraries_are_compiled_by_a_config() -> None:
+def test_equal_programs_have_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
-    step = library_step("gcn", "am~0.0005", 8, "train", Config("O0"))
-    assert step().shape == (943, 8)
+    monkeypatch.setattr(ablation, "HIDDEN", 8)
+    monkeypatch.setattr(ablation, "CONFIGURATIONS", {n: ablation.CONFIGURATIONS[n] for n in ("O2", "none", "hector")})
+    monkeypatch.setattr(ablation, "program_of", lambda layer: "same")
+    times = ablation._times("gcn", "am~0.0005", "train", TINY)  # pyright: ignore[reportPrivateUsage]
+    assert len({*times.values()}) == 1
+    monkeypatch.undo()
+    assert ablation._times("rgcn", "am~0.0005", "infer", TINY).keys() == ablation.CONFIGURATIONS.keys()  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("kind", [{"lines": True}, {"stacked": True}, {"logarithmic": True, "reference": 1.0}])
