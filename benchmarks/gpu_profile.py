@@ -21,8 +21,8 @@ import torch
 import dacergnn
 from dacergnn.bench.command import names
 from dacergnn.bench.device_report import Line, append_line, read_lines
+from dacergnn.bench.programs import native_layer
 from dacergnn.bench.settings import MODELS
-from dacergnn.cli.layers import native_layer
 from dacergnn.graph import HeteroGraph
 
 WORST = 10
