@@ -11,6 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+OUT_OF_MEMORY = "out of memory"
+"""Reason of a failure for want of memory."""
+
 
 def ask(module: str, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
     """Returns the answer of ``python -m module``, or {"error": ...} with the reason why there is none.
@@ -70,6 +73,6 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Returns an exception in one line, or "out of memory" where the exception says so."""
+    """Returns an exception in one line, or `OUT_OF_MEMORY` where the exception says so."""
     short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return "out of memory" if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short
+    return OUT_OF_MEMORY if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -70,6 +70,7 @@ def regret(
     writer, console = Writer(path), Console(width=None if sys.stdout.isatty() else 200)
     if not rows:
         writer.write([about])
+    model = replace(shipped(), threads=threads)  # which features are computed for
     done = [{key: row.get(key) for key in cases[0]} for row in rows]
     with progress_bar(console) as bar:
         task = bar.add_task("cases", total=len(cases))
@@ -77,7 +78,7 @@ def regret(
             bar.update(task, description=f"{case['layer']} on {case['data']}, {case['mode']}")
             if case not in done:
                 program = program_of(case["layer"], case["data"], features, heads, case["mode"])
-                case_regret = measured_regret(*program, shipped(), builds=builds, evaluations=evaluations)
+                case_regret = measured_regret(*program, model, builds=builds, evaluations=evaluations)
                 rows.append({**case, **asdict(case_regret)})
                 writer.write(rows[-1:])
             bar.advance(task)
@@ -134,13 +135,14 @@ def searches(
     from dacergnn.performance.searches import SEARCHES, compare
 
     torch.set_num_threads(threads)
+    model = replace(shipped(), threads=threads)
     table = Table(title="Plans found: measured time over that of the default (predicted; programs compiled)")
     for column in ("layer", "graph", "mode", *SEARCHES):
         table.add_column(column, justify="right" if column in SEARCHES else "left")
     measured: dict[str, list[float]] = {name: [] for name in SEARCHES}
     for case in product(models, data, mode):
         layer, graph, way = case
-        found = compare(*program_of(layer, graph, features, heads, way), shipped())
+        found = compare(*program_of(layer, graph, features, heads, way), model)
         cells = (f"{one.measured:.3f} ({one.predicted:.3f}; {one.programs})" for one in found.values())
         table.add_row(*case, *cells)
         for name, one in found.items():

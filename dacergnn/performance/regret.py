@@ -82,7 +82,8 @@ def regret(
     numbers = [distinct[_identity(runnable)] for runnable in runnables]
     steps = ready({n: runnables[n] for n in distinct.values()}, graph)
     samples = {
-        n: _sample(compilations[n], facts, times) for n, times in measure(steps, REPEAT, budget=BUDGET_S).items()
+        n: _sample(compilations[n], facts, times, model.threads)
+        for n, times in measure(steps, REPEAT, budget=BUDGET_S).items()
     }
     default, model_choice, *others = numbers
     raced = _winner(steps, default, [*dict.fromkeys(others[: len(rivals)])], graph)
@@ -119,10 +120,12 @@ def _winner(steps: Mapping[int, TimedStep], default: int, others: list[int], gra
     return settled[0]
 
 
-def _sample(compilation: Compilation, facts: GraphFacts, times: Iterable[Times | None]) -> Measured:
+def _sample(
+    compilation: Compilation, facts: GraphFacts, times: Iterable[Times | None], threads: int
+) -> Measured:  # fmt: skip
     parts = [part for part in times if part is not None]
     total, deviation = sum(part.mean for part in parts), hypot(*(part.deviation for part in parts))
-    program = describe(*compilation.parts).on(facts)
+    program = describe(*compilation.parts).on(facts, threads=threads)
     return Measured(program, total, deviation, "", "", family="", runs=parts[0].runs, machine="")
 
 

@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from dacergnn.bench.settings import MODELS
 from dacergnn.datasets.synthetic import SPECIFICATIONS
 from dacergnn.reproduce.artefact import Artefact, Found, Picture, Row, Scale
-from dacergnn.reproduce.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem
+from dacergnn.reproduce.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem, reasons
 
 GRAPHS = ("aifb", "am", "bgs", "biokg", "fb15k", "mag", "mutag", "wikikg2")
 """Data sets of table 3."""
@@ -19,7 +19,6 @@ QUICK = ("aifb", "mutag", "bgs~0.2")
 LIBRARIES = ("pyg", "dgl")
 WIDTHS = (32, 64, 128)
 KINDS = ("GEMM", "traversal", "between operators")
-BY_GRAPH = ("graph", "mode")
 
 
 def data(scale: Scale) -> tuple[str, ...]:
@@ -44,16 +43,21 @@ def ablated(scale: Scale) -> tuple[Times, ...]:
 
 
 def speedups(times: Iterable[Times], model: str, mode: str, config: str) -> list[float]:
-    """Returns the libraries' fastest time over ours, for the graphs on which a library finishes."""
-    chosen = [t for t in times if (t.model, t.mode) == (model, mode) and t.library is not None]
-    return [t.library / t.ours[config] for t in chosen if t.library is not None]
+    """Returns the libraries' fastest time over ours, for the graphs on which both finish."""
+    found = (t.speedup(config) for t in times if (t.model, t.mode) == (model, mode))
+    return [ratio for ratio in found if ratio is not None]
+
+
+def not_measured(times: Iterable[Times]) -> tuple[str, ...]:
+    """Returns sentences on what has no time, one for each case where something has none."""
+    return tuple(f"{t.model} on {t.data}, {MODES[t.mode]}: {reasons(t.failed)}" for t in times if t.failed)
 
 
 def against_libraries(scale: Scale) -> Found:
     """Measures figure 8: times of layers beside those of the libraries."""
     rows = [
-        (t.model, t.data, MODES[t.mode], t.ours["unoptimized"], t.ours["O2"], _least(t, "pyg"), _least(t, "dgl"),
-         None if t.library is None else t.library / t.ours["O2"])
+        (t.model, t.data, MODES[t.mode], t.ours.get("unoptimized"), t.ours.get("O2"), _least(t, "pyg"),
+         _least(t, "dgl"), t.speedup("O2"))
         for t in compared(scale)
     ]  # fmt: skip
     summary: dict[str, float] = {}
@@ -68,6 +72,7 @@ def against_libraries(scale: Scale) -> Found:
     columns = ("layer", "graph", "mode", "unoptimized ms", "O2 ms", "PyG ms", "DGL ms", "fastest library / O2")
     notes = (
         "Here the other systems are the layers of PyG and DGL; Seastar, Graphiler and HGL run on CUDA devices alone.",
+        *not_measured(compared(scale)),
     )
     return Found(columns, rows, Picture(("O2 ms", "PyG ms", "DGL ms"), "ms", 3, logarithmic=True), summary, notes)
 
@@ -83,14 +88,14 @@ def worst_mean_best(scale: Scale) -> Found:
     for config, short in (("unoptimized", "unopt"), ("O2", "best")):
         for model in MODELS:
             for mode in MODES:
-                found = speedups(compared(scale), model, mode, config)
-                if not found:
-                    continue
-                values = (min(found), geometric_mean(found), max(found))
-                rows.append((config, model, MODES[mode], *values, 0))
-                names = ("worst", "mean", "best")
-                summary |= {f"{short} {model} {mode} {name}": v for name, v in zip(names, values, strict=True)}
-                summary[f"{short} {model} {mode} errors"] = 0
+                cases = [t for t in compared(scale) if (t.model, t.mode) == (model, mode)]
+                errors = sum(config in t.failed for t in cases)
+                summary[f"{short} {model} {mode} errors"] = errors
+                found = speedups(cases, model, mode, config)
+                values = (min(found), geometric_mean(found), max(found)) if found else (None, None, None)
+                rows.append((config, model, MODES[mode], *values, errors))
+                keys = (f"{short} {model} {mode} {name}" for name in ("worst", "mean", "best"))
+                summary |= {key: value for key, value in zip(keys, values, strict=True) if value is not None}
     columns = ("configuration", "layer", "mode", "worst", "mean", "best", "out of memory")
     return Found(columns, rows, Picture(("worst", "mean", "best"), "fastest library / ours", 3, reference=1.0), summary)
 
@@ -121,7 +126,7 @@ def memory(scale: Scale) -> Found:
     """Measures figure 10: HGT's memory against the share of unique (source, type) pairs among the edges."""
     rows: list[Row] = []
     for name in data(scale):
-        graph = problem(name, 64, scale.seed)
+        graph = problem(name, 64, scale.seed).to(scale.device)
         sizes, used = graph.sizes(), {}
         for mode in MODES:
             for config in ("unoptimized", "C"):
@@ -144,12 +149,14 @@ def widths(scale: Scale) -> Found:
         for graph in data(scale):
             for mode in MODES:
                 times = [
-                    layer_times(model, graph, mode, scale, plain, hidden=width).ours["unoptimized"] for width in WIDTHS
+                    layer_times(model, graph, mode, scale, plain, hidden=width).ours.get("unoptimized")
+                    for width in WIDTHS
                 ]
-                rows.append((model, graph, MODES[mode], *times, times[2] / times[1]))
+                _, middle, last = times
+                rows.append((model, graph, MODES[mode], *times, last / middle if last and middle else None))
     columns = ("layer", "graph", "mode", *(f"{width} features ms" for width in WIDTHS), "128 / 64")
-    ratios = [float(row[-1] or 0) for row in rows]
-    summary = {"growth": geometric_mean(ratios)}
+    ratios = [row[-1] for row in rows if isinstance(row[-1], float)]
+    summary = {"growth": geometric_mean(ratios)} if ratios else {}
     return Found(columns, rows, Picture(columns[3:6], "ms", 3, logarithmic=True), summary)
 
 
@@ -185,19 +192,20 @@ def optimizations(scale: Scale) -> Found:
     names = [name for name in CONFIGS if name != "unoptimized"]
     gains: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for t in ablated(scale):
-        found = [t.ours["unoptimized"] / t.ours[name] for name in names]
+        found = [t.ratio("unoptimized", name) for name in names]
         rows.append((t.model, t.data, MODES[t.mode], *found))
         for name, value in zip(names, found, strict=True):
-            gains[t.model, t.mode, name].append(value)
-            summary[f"{t.data.partition('~')[0]} {t.model} {t.mode} {name}"] = value
+            if value is not None:
+                gains[t.model, t.mode, name].append(value)
+                summary[f"{t.data.partition('~')[0]} {t.model} {t.mode} {name}"] = value
     for model in ("rgat", "hgt"):
         for mode in MODES:
-            means = [geometric_mean(gains[model, mode, name]) for name in names]
-            rows.append((model, "geometric mean", MODES[mode], *means))
-            for name, mean in zip(names, means, strict=True):
-                summary[f"average {model} {mode} {name}"] = mean
+            means = {name: geometric_mean(own) for name in names if (own := gains[model, mode, name])}
+            rows.append((model, "geometric mean", MODES[mode], *map(means.get, names)))
+            summary |= {f"average {model} {mode} {name}": mean for name, mean in means.items()}
     columns = ("layer", "graph", "mode", *names)
-    return Found(columns, rows, Picture(tuple(names), "unoptimized / configuration", 3, reference=1.0), summary)
+    return Found(columns, rows, Picture(tuple(names), "unoptimized / configuration", 3, reference=1.0), summary,
+                 not_measured(ablated(scale)))  # fmt: skip
 
 
 def counts(scale: Scale) -> dict[str, tuple[int, int, int, int]]:

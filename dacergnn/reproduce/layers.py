@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from dacergnn.bench.ours import configured
 from dacergnn.bench.parameters import make_parameters
 from dacergnn.bench.peers import candidates
 from dacergnn.bench.problem import Problem, load_problem
+from dacergnn.bench.process import OUT_OF_MEMORY, reason
 from dacergnn.config import Config
 from dacergnn.profiling import OperatorProfile, profile
 from dacergnn.reproduce.artefact import Scale
@@ -38,18 +39,33 @@ _MEMORY = 10_000_000_000
 
 @dataclass(frozen=True)
 class Times:
-    """Holds the milliseconds of a layer on a graph in one mode, by configuration, and of the libraries' layers."""
+    """Holds the milliseconds of a layer on a graph in one mode, by configuration, and of the libraries' layers.
+
+    Args:
+        failed: Why layers have no time: configurations that were out of memory, and layers of libraries by name.
+    """
 
     model: str
     data: str
     mode: str
     ours: Mapping[str, float]
     libraries: Mapping[str, float]
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def library(self) -> float | None:
         """Returns the time of the fastest library."""
         return min(self.libraries.values(), default=None)
+
+    def ratio(self, over: str, under: str) -> float | None:
+        """Returns the time of a configuration over another's; None where one of both has none."""
+        one, other = self.ours.get(over), self.ours.get(under)
+        return None if one is None or other is None else one / other
+
+    def speedup(self, config: str) -> float | None:
+        """Returns the time of the fastest library over ours; None where one of both has none."""
+        own = self.ours.get(config)
+        return None if own is None or self.library is None else self.library / own
 
 
 @cache
@@ -62,31 +78,48 @@ def layer_times(
     model: str, data: str, mode: str, scale: Scale, configs: Mapping[str, Config], against: tuple[str, ...] = (),
     hidden: int = 64,
 ) -> Times:  # fmt: skip
-    """Times configurations of a layer in turns, with layers of libraries that finish (``against``)."""
+    """Times configurations of a layer in turns, with layers of libraries (``against``).
+
+    Configurations that are out of memory have no time, nor have layers of libraries that fail; any other error of ours
+    is raised.
+    """
     graph = problem(data, hidden, scale.seed).to(scale.device)
     shared = make_parameters(model, graph, scale.seed)
     train = mode == "train"
     ways: list[Candidate] = [configured(model, n, replace(config, rates=scale.rates)) for n, config in configs.items()]
     peers = candidates(model, against, compiled=False) if against else []
-    ways += [peer for peer in peers if peer.memory(graph, train) < _MEMORY]
+    needs = {f"{peer.library} {peer.name}": peer.memory(graph, train) for peer in peers}
+    failed = {name: f"{OUT_OF_MEMORY}, by an estimate of {n / 1e9:.0f} GB" for name, n in needs.items() if n > _MEMORY}
     steps: dict[str, Any] = {}
-    for way in ways:
+    for way in (*ways, *peers):
+        name = f"{way.library} {way.name}"
+        if name in failed:
+            continue
         try:
             step = make_step(way.build(graph, shared, unwrapped), graph, train)
             step()
-        except Exception:
-            if way.library == "ours":
+        except Exception as error:
+            failed[name] = reason(error)
+            if way.library == "ours" and failed[name] != OUT_OF_MEMORY:
                 raise
-            continue  # a layer of a library that cannot take this graph has no time
-        steps[f"{way.library} {way.name}"] = step
+        else:
+            steps[name] = step
     budget = scale.pick(1.5, 15.0)
     timings = interleave(steps, scale.pick(9, 20), budget, clock=clock_of(graph.x.device))
-    return _times(model, data, mode, timings)
+    return _times(model, data, mode, timings, failed)
 
 
-def _times(model: str, data: str, mode: str, timings: Mapping[str, Timing]) -> Times:
+def _times(
+    model: str, data: str, mode: str, timings: Mapping[str, Timing], failed: Mapping[str, str]
+) -> Times:  # fmt: skip
     own = {name.removeprefix("ours "): t.ms for name, t in timings.items() if name.startswith("ours ")}
-    return Times(model, data, mode, own, {n: t.ms for n, t in timings.items() if not n.startswith("ours ")})
+    libraries = {name: t.ms for name, t in timings.items() if not name.startswith("ours ")}
+    return Times(model, data, mode, own, libraries, {name.removeprefix("ours "): why for name, why in failed.items()})
+
+
+def reasons(failed: Mapping[str, str]) -> str:
+    """Returns a sentence on what has no time: reasons by what failed."""
+    return f"No time: {'; '.join(f'{name}: {reason}' for name, reason in failed.items())}."
 
 
 def built(model: str, data: str, config: Config, scale: Scale, hidden: int = 64) -> Built:

@@ -8,7 +8,8 @@ from statistics import geometric_mean, mean
 
 from dacergnn.config import Config
 from dacergnn.reproduce.artefact import Artefact, Cell, Found, Picture, Row, Scale
-from dacergnn.reproduce.zhang_networks import Measured, Needs, Network, measure, planned
+from dacergnn.reproduce.layers import reasons
+from dacergnn.reproduce.zhang_networks import Measured, Needs, Network, Runs, measure, planned
 
 REORGANIZED = ("canonical_form", "propagation_postponing")
 FUSED = (*REORGANIZED, "gemm_scale_fusion", "gemm_epilogue_fusion", "traversal_fusion")
@@ -70,7 +71,7 @@ def large(scale: Scale) -> tuple[str, ...]:
 
 
 @cache
-def trained(network: Network, scale: Scale) -> Mapping[str, Measured]:
+def trained(network: Network, scale: Scale) -> Runs:
     """Returns training steps of a network, "ours" and those of "pyg" and "dgl"."""
     return measure(network, {"ours": CONFIGS["ours"], "pyg": "pyg", "dgl": "dgl"}, True, scale)
 
@@ -78,14 +79,16 @@ def trained(network: Network, scale: Scale) -> Mapping[str, Measured]:
 @cache
 def ablated(network: Network, names: tuple[str, ...], train: bool, scale: Scale) -> Mapping[str, Measured]:
     """Returns what was measured of a layer by configurations of `CONFIGS`."""
-    return measure(network, {name: CONFIGS[name] for name in names}, train, scale)
+    return measure(network, {name: CONFIGS[name] for name in names}, train, scale).found
 
 
 def redundancy(scale: Scale) -> Found:
     """Counts figure 1: operations that reorganization spares, and the share of intermediate data in the memory."""
     rows: list[Row] = []
     shares: dict[str, list[tuple[float, float]]] = {"gat": [], "edgeconv": []}
-    measured = {network: trained(network, scale)["ours"] for network in networks(scale) if network.model == "edgeconv"}
+    measured = {
+        network: trained(network, scale).found["ours"] for network in networks(scale) if network.model == "edgeconv"
+    }
     for layer in (gat(name, by_edge=True) for name in ("pubmed", *large(scale))):
         measured[layer] = ablated(layer, ("ours",), True, scale)["ours"]
     for network, ours in measured.items():
@@ -117,7 +120,7 @@ def end_to_end(scale: Scale) -> Found:
     """Measures figure 7: training steps against those of PyG and DGL."""
     rows: list[Row] = []
     for network in networks(scale):
-        runs = trained(network, scale)
+        runs = trained(network, scale).found
         ours, pyg, dgl = runs["ours"], runs.get("pyg"), runs.get("dgl")
         needs, written = _needs(ours)
         rows.append((network.model, network.data, ours.ms, _ms(pyg), _ms(dgl), _over(_ms(dgl), ours.ms),
@@ -138,6 +141,11 @@ def end_to_end(scale: Scale) -> Found:
         "where the paper's times have that in them.",
         REDDIT,
         MEMORY,
+        *(
+            f"{network.model} on {network.data}: {reasons(trained(network, scale).failed)}"
+            for network in networks(scale)
+            if trained(network, scale).failed
+        ),
     )
     return Found(columns, rows, Picture(("DGL / ours", columns[6], columns[10]), "gain", 2, reference=1.0),
                  summary, notes)  # fmt: skip

@@ -19,6 +19,7 @@ from dacergnn.bench.candidate import Built, make_layer_step, step_of
 from dacergnn.bench.data_option import present
 from dacergnn.bench.measure import clock_of, interleave
 from dacergnn.bench.peers import library_module
+from dacergnn.bench.process import OUT_OF_MEMORY, reason
 from dacergnn.config import Config
 from dacergnn.cost import Cost, program_cost
 from dacergnn.datasets.clouds import CLOUDS, point_clouds
@@ -38,7 +39,7 @@ SLOPE = 0.2
 _MEMORY = 18_000_000_000
 """Bytes that a network of a library may need by estimate, which is high."""
 _COPIES = {"pyg": 4, "dgl": 2}
-"""How often a network of a library holds features of edges in training."""
+"""Copies of the features of edges that a network of each library holds in training."""
 _ITEM = 4
 """Bytes of a number."""
 
@@ -110,6 +111,14 @@ class Measured:
     written: Needs | None = None
 
 
+@dataclass(frozen=True)
+class Runs:
+    """Holds what was measured of a network, and why libraries have no time, by the name of the way."""
+
+    found: Mapping[str, Measured]
+    failed: Mapping[str, str]
+
+
 @cache
 def workload(network: Network, scale: Scale) -> Workload:
     """Returns the edges and features of a network."""
@@ -157,25 +166,30 @@ def make(network: Network, way: str | Config, scale: Scale) -> Built:
     return Built(lambda: module(load.x, edges, pseudo), (), tuple(module.parameters()), layer=module)
 
 
-def measure(network: Network, ways: Mapping[str, str | Config], train: bool, scale: Scale) -> dict[str, Measured]:
-    """Measures a network in several ways in turns; a library that cannot compute it is left out."""
+def measure(network: Network, ways: Mapping[str, str | Config], train: bool, scale: Scale) -> Runs:
+    """Measures a network in several ways in turns; a library that fails has no time, an error of ours is raised."""
     load = workload(network, scale)
     runs: dict[str, Built] = {}
     steps: dict[str, Any] = {}
+    failed: dict[str, str] = {}
     for name, way in ways.items():
-        if isinstance(way, str) and _COPIES[way] * _edge_bytes(network, load) > _MEMORY:
+        need = _COPIES[way] * _edge_bytes(network, load) if isinstance(way, str) else 0
+        if need > _MEMORY:
+            failed[name] = f"{OUT_OF_MEMORY}, by an estimate of {need / 1e9:.0f} GB"
             continue
         try:
             built = make(network, way, scale)
             step = make_layer_step(built, built.forward()) if train else step_of(built, lambda _: None, "infer")
             step()
-        except Exception:
+        except Exception as error:
             if isinstance(way, Config):
                 raise
-            continue
-        runs[name], steps[name] = built, step
+            failed[name] = reason(error)
+        else:
+            runs[name], steps[name] = built, step
     timings = interleave(steps, scale.pick(9, 20), scale.pick(1.5, 15.0), clock=clock_of(load.x.device))
-    return {name: _measured(timings[name].ms, network, built, ways[name], train, load) for name, built in runs.items()}
+    found = {n: _measured(timings[n].ms, network, built, ways[n], train, load) for n, built in runs.items()}
+    return Runs(found, failed)
 
 
 def planned(built: Built, passes: Sequence[str]) -> tuple[Cost, Cost]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dacergnn.performance import regret as module
 from dacergnn.performance.regret import regret
 from dacergnn.performance.searches import SEARCHES, compare
 from dacergnn.plan import Plan
+from dacergnn.tuning.features import RATES, THREADS, Described
 from dacergnn.tuning.measure import Times
 from tests.tuning.test_search import INDIFFERENT, SMALL_TILES, Likes, compiler
 from tests.tuning.test_search import graph as graph  # a fixture
@@ -108,3 +110,18 @@ def test_searches_are_compared_in_equal_time(graph: HeteroGraph, monkeypatch: py
     assert all(0 < one.predicted <= 1 for one in found.values())
     assert [one.measured for one in found.values()] == [2.0, 3.0, 4.0]
     assert all(one.programs > 1 for one in found.values())
+
+
+def test_features_are_for_the_threads_of_the_model(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: set[int] = set()
+    original = Described.on
+
+    def on(self: Described, facts: Any, rates: Any = RATES, threads: int = THREADS) -> Any:
+        used.add(threads)
+        return original(self, facts, rates, threads)
+
+    monkeypatch.setattr(Described, "on", on)
+    _, run = compiler(3, graph)
+    timed(monkeypatch, 1.0, 1.0)
+    regret(run, 1, graph, replace(INDIFFERENT, threads=7), builds=1, evaluations=2)
+    assert used == {7}

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from dacergnn.bench import ours
 from dacergnn.bench.candidate import Candidate
+from dacergnn.bench.process import OUT_OF_MEMORY
 from dacergnn.bench.programs import HOMOGENEOUS
 from dacergnn.bench.settings import MODELS
 from dacergnn.cli import main
@@ -70,6 +71,40 @@ def test_speedups_are_over_the_fastest_library(monkeypatch: pytest.MonkeyPatch) 
     assert {fact.key for fact in paper_facts("hector").facts["figure 8"]} == {*found.summary}
     assert {fact.key for fact in paper_facts("hector").facts["table 4"]} == {*ranks}
     assert {fact.key for fact in paper_facts("pigeon").facts["table 6"]} == {*pigeon.unoptimized(scale).summary}
+
+
+def test_what_has_no_time_is_counted_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unoptimized layer is out of memory on one graph, a library's layer fails on the other."""
+
+    def lacking(model: str, data: str, mode: str, *_: Any) -> Times:
+        if data == "aifb":
+            return Times(model, data, mode, {"O2": 2.0}, {"pyg x": 8.0}, {"unoptimized": OUT_OF_MEMORY})
+        return Times(model, data, mode, {"unoptimized": 4.0, "O2": 2.0}, {}, {"dgl y": "ValueError: no types"})
+
+    monkeypatch.setattr(hector, "layer_times", lacking)
+    scale = Scale(quick=True, data=("aifb", "mutag"))
+    found = hector.worst_mean_best(scale)
+    assert (found.summary["unopt rgcn train errors"], found.summary["best rgcn train errors"]) == (1, 0)
+    assert "unopt rgcn train mean" not in found.summary
+    assert found.summary["best rgcn train mean"] == 4
+    shown = hector.against_libraries(scale)
+    assert shown.rows[0][3:8] == (None, 2.0, 8.0, None, 4.0)
+    assert "rgcn on mutag, training: No time: dgl y: ValueError: no types." in shown.notes
+
+
+def test_only_want_of_memory_takes_the_time_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(error: Exception) -> Candidate:
+        def build(*_: Any) -> Any:
+            raise error
+
+        return replace(ours.configured("rgcn", "O2", CONFIGS["O2"]), build=build)
+
+    monkeypatch.setattr(layers, "configured", lambda *_: failing(RuntimeError("can't allocate memory: 8 GB")))
+    found = layer_times("rgcn", "am~0.0005", "infer", TINY, {"O2": CONFIGS["O2"]}, hidden=8)
+    assert (found.ours, found.failed) == ({}, {"O2": OUT_OF_MEMORY})
+    monkeypatch.setattr(layers, "configured", lambda *_: failing(RuntimeError("wrong shape")))
+    with pytest.raises(RuntimeError, match="wrong shape"):
+        layer_times("rgcn", "am~0.0005", "infer", TINY, {"O2": CONFIGS["O2"]}, hidden=8)
 
 
 def test_optimizations_are_compared_with_the_unoptimized_layer(monkeypatch: pytest.MonkeyPatch) -> None:
