@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -48,7 +49,9 @@ def done(*command: str | Path, **variables: str) -> str:
 def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The sdist, and the wheel that is built of it."""
     out = tmp_path_factory.mktemp("dist")
-    done(sys.executable, "-m", "build", "--outdir", out, ROOT)
+    with (Path(tempfile.gettempdir()) / "dacergnn_build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two workers of pytest-xdist would write the same files of the checkout
+        done(sys.executable, "-m", "build", "--outdir", out, ROOT)
     (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
     return sdist, wheel
 
