@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -71,6 +72,18 @@ def ranking_error(predicted: Tensor, measured: Tensor, group: Tensor) -> Tensor:
     return (error - mean[group]).abs().mean()
 
 
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """Lets torch use one thread: batches are so small that two take longer."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@_one_thread()
 def train(
     make: Network,
     samples: Sequence[Sample],

@@ -67,10 +67,11 @@ from dacergnn.sdfg_passes.bias import without_bias
 from dacergnn.sdfg_passes.cheapest import Option, choose
 from dacergnn.sdfg_passes.compact_materialization import compact
 from dacergnn.sdfg_passes.context import Context
-from dacergnn.sdfg_passes.differentiate import derive
+from dacergnn.sdfg_passes.differentiate import Derivation, derive
 from dacergnn.sdfg_passes.given_order import penalty
 from dacergnn.sdfg_passes.listing_cost import listing_seconds
-from dacergnn.sdfg_passes.node_orders import node_orders
+from dacergnn.sdfg_passes.node_orders import at_other_ends, node_orders
+from dacergnn.sdfg_passes.questions import Questions
 
 HANDED_ON = 1.5e-5
 """Seconds that a call takes to allocate a saved array and to hand it to the backward."""
@@ -120,13 +121,27 @@ class AggregationOrder(Pass):
         gradient = derive(listing, self.wrt)
         compact(gradient.backward)
         if self.caching == "recompute_all":
-            again = replace(gradient.forward.copy(), outputs=tuple(gradient.saved))
-            again.drop_unused()
-            parts = (listing, again, gradient.backward)
+            parts = (listing, _cheapest_again(gradient, context))
         else:
             parts = (gradient.forward, gradient.backward)
             asked_for += HANDED_ON * len(gradient.saved)
         return asked_for + sum(listing_seconds(part, sizes, rates) for part in parts)
+
+
+def _cheapest_again(gradient: Derivation, context: Context) -> Listing:
+    """Returns the backward that computes saved arrays again, in its cheapest order if it has another one."""
+    again = replace(gradient.forward.copy(), outputs=tuple(gradient.saved))
+    again.drop_unused()
+    backward = gradient.backward
+    whole = replace(
+        backward.copy(),
+        arrays={**again.arrays, **backward.arrays},
+        inputs=tuple(dict.fromkeys((*again.inputs, *(n for n in backward.inputs if again.producer(n) is None)))),
+        statements=[*again.statements, *backward.statements],
+    )
+    if not any(option for statement in whole.statements for option in at_other_ends(whole, statement)):
+        return whole
+    return AggregationOrder().cheapest(whole, replace(context, questions=Questions()))[0]
 
 
 def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:

@@ -21,6 +21,9 @@ r_i say whether array i is saved and recomputed. Every array that the backward r
 r_i <= s_j + r_j for every array j that its producer reads. The sum of s_i bytes_i stays within the budget. The time to
 write and read saved arrays, and to run producers again, is minimized.
 
+The backward that computes sums again may have a cheaper order of aggregation than the one that reads them. So this
+order is chosen anew.
+
 Saves: ``rows(i) * bytes(i)`` of memory for every array that is not saved.
 """
 
@@ -41,6 +44,7 @@ from dacergnn.library_nodes.form import Expr, Op, Statement
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program.listing import Listing
 from dacergnn.runtime.free_memory import free_memory
+from dacergnn.sdfg_passes.aggregation_order import AggregationOrder
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import Gradient
 from dacergnn.sdfg_passes.questions import Questions
@@ -61,12 +65,14 @@ class CacheOrRecompute:
             takes a constant number of operations per element), or a limit on saved bytes: "budget:BYTES", "auto".
         cache: Names of arrays to save in any case, if the backward has a use for them.
         recompute: Names of arrays to compute again.
+        orders: Passes that choose the order of aggregation of a backward which computes arrays again.
     """
 
     name: ClassVar[str] = "cache_or_recompute"
     caching: str = "cache_all"
     cache: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
+    orders: tuple[AggregationOrder, ...] = ()
 
     def run(self, gradient: Gradient, results: Sequence[str], context: Context) -> Gradient:
         """Returns forward and backward after the choice; the same SDFGs where nothing changes.
@@ -86,6 +92,7 @@ class CacheOrRecompute:
         again = choice.made(self.caching, self._budget(context.implementation))
         if again:
             _compute_again(before, after, again)
+            after = self._reordered(after, context)
         saved = [n for n in after.inputs if before.producer(n) is not None]
         for name in (n for n in (*saved, *sorted(again)) if n not in results):
             questions.note(name, ANSWERS, RECOMPUTE if name in again else SAVE)
@@ -93,6 +100,15 @@ class CacheOrRecompute:
             before.outputs = (*results, *(n for n in saved if n not in results))
             forward, backward = (p.build(s.name, dtype) for p, s in ((before, forward), (after, backward)))
         return replace(gradient, forward=forward, backward=backward, saved=saved)
+
+    def _reordered(self, after: Listing, context: Context) -> Listing:
+        """Returns a backward in its cheapest order of aggregation, without the inputs that this no longer reads."""
+        for order in self.orders:
+            after, taken = order.cheapest(after, context.of(order.name))
+            if taken:
+                read = {ref.name for statement in after.statements for ref in statement.reads}
+                after.inputs = tuple(name for name in after.inputs if name in read)
+        return after
 
     def _budget(self, implementation: str) -> float | None:
         """Returns the bytes that may be saved, for strategies that minimize time within them; None for others."""

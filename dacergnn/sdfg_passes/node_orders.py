@@ -17,7 +17,15 @@ Propagate-first; the gradient of W reads the sums, which are saved for it::
         n["out"] = linear(n["sum"], W)
 
 The same holds for sums over outgoing edges, as gradients have them, and for products of sums that are scaled row by row
-or added to other values of the nodes. These are options for `aggregation_order`, which prices them.
+or added to other values of the nodes.
+
+A sum of outer products with such sums has two orders, too (fused-propagate and split-propagate in table 1)::
+
+    for n in g.dst_nodes():                          for n in g.src_nodes():
+        dW += outer_prod(n["g"], n["sum"])               dW += outer_prod(n["sum_g"], n.x)
+
+The second reads ``n["sum_g"] += e["a"] * e.dst["g"]``, which the gradient of x may share. It pays where the backward
+would have to compute ``n["sum"]`` again. All of these are options for `aggregation_order`, which prices them.
 """
 
 from __future__ import annotations
@@ -40,6 +48,7 @@ def node_orders(listing: Listing, statement: Statement) -> Iterator[Option]:
         yield from _propagate_first(listing, statement)
     else:
         yield from _transform_first(listing, statement)
+        yield from at_other_ends(listing, statement)
 
 
 @dataclass(frozen=True)
@@ -50,9 +59,10 @@ class _Sum:
     scale: Ref | None
     rows: Ref
 
-    def of(self, rows: str) -> Expr:
+    def of(self, name: str, path: str | None = None) -> Expr:
         """Returns the summed expression, with the rows of another array in place of its own."""
-        return Ref(rows, self.rows.path) if self.scale is None else Op("mul", (self.scale, Ref(rows, self.rows.path)))
+        rows = Ref(name, self.rows.path if path is None else path)
+        return rows if self.scale is None else Op("mul", (self.scale, rows))
 
 
 def _sum(listing: Listing, statement: Statement | None) -> _Sum | None:
@@ -117,6 +127,34 @@ def _transform_first(listing: Listing, statement: Statement) -> Iterator[Option]
         listing.exchange(statement, *moving.statements, replace(statement, expr=expr))
 
     yield Option("transform_first", apply)
+
+
+def at_other_ends(listing: Listing, statement: Statement) -> Iterator[Option]:
+    """Yields the sum of outer products over the nodes whose rows one operand sums up."""
+    gemm = match_gemm(statement)
+    if gemm is None or gemm.kind != "outer_prod" or gemm.scale is not None or statement.target.path != "one":
+        return
+    operands = (gemm.x, gemm.w)
+    if any(ref != Ref(ref.name) or listing.space(ref.name) != statement.space for ref in operands):
+        return
+    for summed, other in (operands, operands[::-1]):
+        total = _sum(listing, listing.producer(summed.name))
+        if total is None:
+            continue
+
+        def apply(listing: Listing, total: _Sum = total, summed: Ref = summed, other: Ref = other) -> None:
+            edges, here, there = total.statement, total.statement.target.path, total.rows.path
+            nodes = MAPS[edges.space, there]
+            name = listing.add(f"sum_{other.name}", nodes, listing.shape(other))
+            expr = total.of(other.name, here)
+            exchanged = {summed: Ref(total.rows.name), other: Ref(name)}
+            listing.exchange(
+                statement,
+                replace(edges, target=Ref(name, there), expr=expr),
+                replace(statement, space=nodes, expr=Op("outer_prod", tuple(exchanged[ref] for ref in operands))),
+            )
+
+        yield Option(f"sum_{other.name}", apply)
 
 
 @dataclass

@@ -59,16 +59,17 @@ class Pipeline:
             CompactMaterialization(("srcpair",) if hector else SIDES),
             GemmScaleFusion(),
         )
-        backward: tuple[Pass, ...] = (*rewrites, AggregationOrder())
-        if hector:  # Hector generates gradients after compaction and reordering (3.5)
-            backward = (GemmScaleFusion(),)
-        elif config.aggregation != "auto":  # gradients follow from the order of the forward
-            backward = rewrites
+        # Hector generates gradients after compaction and reordering (3.5).
+        backward: tuple[Pass, ...] = (GemmScaleFusion(),) if hector else rewrites
+        orders: tuple[AggregationOrder, ...] = ()
+        # Other gradients follow from the order of the forward.
+        if not hector and config.aggregation == "auto" and AggregationOrder.name in config.selected:
+            orders = (AggregationOrder(),)
         order = AggregationOrder(config.aggregation, tuple(wrt), config.caching)
         return cls(
             forward=selected(CanonicalForm(), *rewrites, order),
-            backward=selected(*backward),
-            caching=CacheOrRecompute(config.caching, config.cache, config.recompute),
+            backward=(*selected(*backward), *orders),
+            caching=CacheOrRecompute(config.caching, config.cache, config.recompute, orders),
             both=(
                 *selected(NarrowProducts(), GemmEpilogueFusion(), TraversalFusion()),
                 SelectSchedule(),

@@ -75,7 +75,7 @@ class SelectAdjacency(Pass):
                 form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
                 operator.adjacency = form
                 if edge_groups(operator.space, operator.statements) is not None:
-                    fit = _fitting(operator, sdfg, form, index.bytes, profile)
+                    fit = _fitting(operator, sdfg, form, profile)
                     operator.adjacency = questions.ask(operator.statements[0].target.name, fit, form)
         for operator in program.operators:
             before = operator.implementation, operator.encodings
@@ -117,12 +117,18 @@ def _fits(operator: Any, sdfg: dace.SDFG, form: str) -> bool:
     return operator.space in counted
 
 
-def _fitting(operator: Any, sdfg: dace.SDFG, form: str, index: int, profile: Profile) -> list[str]:
+def _fitting(operator: Any, sdfg: dace.SDFG, form: str, profile: Profile) -> list[str]:
     """Returns the formats that a traversal can run on; ELLPACK only if it is ``form``, or has little padding."""
     fit = [f for f in ADJACENCIES[1:] if _fits(operator, sdfg, f)]
-    if "ell" in fit and form != "ell" and _padding(operator, ELL_SLOTS, index, profile) is not None:
+    if "ell" in fit and form != "ell" and _slots(operator, profile) > ELL_SLOTS:
         fit.remove("ell")
     return fit
+
+
+def _slots(operator: Any, profile: Profile) -> float:
+    """Returns the slots of an ELLPACK matrix for each edge."""
+    outer, inner, path = _grouping(operator)
+    return profile.sizes[outer] * profile.longest.get(path, 0) / max(profile.sizes[inner], 1)
 
 
 def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rates: Rates) -> str:
@@ -139,9 +145,7 @@ def _cheapest(operator: Any, sdfg: dace.SDFG, index: int, profile: Profile, rate
 
 def _padding(operator: Any, slots: float, index: int, profile: Profile) -> str | None:
     """Returns what is wrong with an ELLPACK matrix that is large and has more than ``slots`` slots per edge."""
-    grouping = edge_groups(operator.space, operator.statements)
-    assert grouping is not None
-    outer, inner, path = grouping
+    outer, inner, path = _grouping(operator)
     groups, width, edges = profile.sizes[outer], profile.longest.get(path, 0), profile.sizes[inner]
     size = groups * width * index
     if size <= SMALL_MATRIX or groups * width <= slots * edges:
@@ -151,6 +155,13 @@ def _padding(operator: Any, slots: float, index: int, profile: Profile) -> str |
         f"ELLPACK of {groups:,} rows of {outer} with up to {width:,} edges takes {size / 2**20:,.0f} MiB, {ratio} "
         f'slots for each edge; use "hybrid" or "csr", or ask for it with "ell:{ratio}".'
     )
+
+
+def _grouping(operator: Any) -> tuple[str, str, str]:
+    """Returns the row spaces of the groups and of the edges of a traversal, and the path between them."""
+    grouping = edge_groups(operator.space, operator.statements)
+    assert grouping is not None
+    return grouping
 
 
 @lru_cache(maxsize=1024)

@@ -221,6 +221,7 @@ class Collector:
         facts = GraphFacts.of(graph)
         data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
         fitting = {n: r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
+        self._arrays.start_over()
         steps = {n: TimedStep(runnable, graph, self._arrays) for n, runnable in fitting.items()}
         repeat = self.settings.repeat
         ends = (float("inf"), _LARGE_BUDGET_S) if name.startswith("large") else (self.settings.limit, float("inf"))

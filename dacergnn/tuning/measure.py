@@ -54,15 +54,32 @@ def now(device: torch.device) -> float:
 
 
 class RandomArrays:
-    """Cuts arrays of random numbers between -1/2 and 1/2 from one array; times do not depend on their values."""
+    """Cuts arrays of random numbers between -1/2 and 1/2 from one array.
+
+    Programs that are compared take the same numbers under the same names: operations on very small numbers are slow.
+    """
 
     def __init__(self, elements: int, seed: int = 0, device: torch.device | str = "cpu") -> None:
         generator = torch.Generator().manual_seed(seed)
         self._numbers = (torch.rand(elements, generator=generator) - 0.5).to(device)
         self._next = 0
+        self._taken: dict[tuple[str, tuple[int, ...]], Tensor] = {}
 
-    def take(self, *shape: int) -> Tensor:
-        """Returns the next part of the numbers as an array, from the start again where too few are left."""
+    def start_over(self) -> None:
+        """Forgets the arrays of all names."""
+        self._next = 0
+        self._taken.clear()
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """Returns the array of a name and a shape.
+
+        A new one is the next part of the numbers, from the start again where too few are left.
+        """
+        if (name, shape) not in self._taken:
+            self._taken[name, shape] = self._cut(shape)
+        return self._taken[name, shape]
+
+    def _cut(self, shape: tuple[int, ...]) -> Tensor:
         size = prod(shape)
         if size > len(self._numbers):
             self._numbers = self._numbers.repeat(-(-size // len(self._numbers)))
@@ -114,7 +131,7 @@ class TimedStep:
         taken = self._prepared.inputs.names
         spaces = self._forward.lowered.spaces
         dtype = self._forward.dtype
-        made = {n: arrays.take(graph.size(spaces[n][0]), *spaces[n][1]).to(dtype) for n in taken}
+        made = {n: arrays.take(n, graph.size(spaces[n][0]), *spaces[n][1]).to(dtype) for n in taken}
         self._inputs = [made[name] for name in taken]
         self._backward_inputs: list[Tensor | int] = []
         """Inputs of the backward: arrays, or positions among the outputs of the forward."""
@@ -125,7 +142,7 @@ class TimedStep:
             for name, (kind, i) in zip(names, runnable.program.sources(taken), strict=True):
                 if kind == "gradient":
                     space, shape = spaces[name]
-                    made[name] = arrays.take(graph.size(space), *shape).to(dtype)
+                    made[name] = arrays.take(name, graph.size(space), *shape).to(dtype)
                 self._backward_inputs.append(i if kind == "output" else made[name])
 
     def __call__(self) -> tuple[float, float | None]:

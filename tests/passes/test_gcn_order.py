@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 
 import dace
+import numpy as np
 import pytest
 
-from dacergnn import parse, print_program
+from dacergnn import interpret, parse, print_program
 from dacergnn.config import Config
 from dacergnn.frontends.convolution_programs import gcn
 from dacergnn.graph.profile import Profile
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tuning.graphs import random_graph
 
 NODES, EDGES = 169_343, 1_166_243
 ROWS = {"NS": NODES, "ND": NODES, "E": EDGES + NODES, "U": NODES, "V": NODES, "R": 1, "T": 1, "ONE": 1, "RNS": NODES}
@@ -65,20 +67,47 @@ def test_order(mode: str, first: str, out: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "first", "out"),
+    ("mode", "first", "out", "backward"),
     [
-        *(("weights", "transform", IN - 16), ("weights", "propagate", IN + 16)),
-        *(("features", "transform", IN + 24), ("features", "propagate", 2 * IN - 24)),
+        ("weights", "transform", IN - 16, "fused"),
+        ("weights", "propagate", IN + 16, "split"),
+        ("features", "transform", IN - 16, "fused"),
+        ("features", "propagate", IN + 24, "fused"),
+        ("features", "propagate", IN + 64, "fused"),
+        ("features", "propagate", 2 * IN + 24, "split"),
     ],
 )
-def test_order_where_sums_are_computed_again(mode: str, first: str, out: int) -> None:
-    """Forward and backward together: of rows of k twice, or of m twice, with features three times."""
+def test_order_where_sums_are_computed_again(mode: str, first: str, out: int, backward: str) -> None:
+    """Table 1: the forward sums the narrower rows; the backward sums its gradients once, or A X again."""
     found = plan(out, WRT[mode], caching="recompute_all")
     assert found.backward is not None
     assert not found.saved
     (summed,) = edge_sums(found.forward)
     assert ('e.src["x"]' in summed) == (first == "propagate")
-    assert len(edge_sums(found.backward)) == (2 if (mode, first) == ("features", "propagate") else 1)
+    sums = edge_sums(found.backward)
+    if backward == "fused":
+        assert len(sums) == 1
+        assert 'e.dst["grad_out' in sums[0]
+    else:
+        assert [row for row in sums if 'e.src["x"]' in row]
+        assert len(sums) == (2 if mode == "features" else 1)
+
+
+@pytest.mark.parametrize("mode", ["weights", "features"])
+def test_gradients_are_equal_in_all_orders(mode: str) -> None:
+    graph, size = random_graph(3), IN + 24
+    rng = np.random.default_rng(0)
+    rows = {"x": (graph.size("NS"), IN), "W": (size, IN), "bias": (size,), "left": (graph.size("NS"),)}
+    rows |= {"right": (graph.size("ND"),), "grad_out_2": (graph.size("ND"), size)}
+    arrays = {name: rng.standard_normal(shape) for name, shape in rows.items()}
+    results: list[dict[str, np.ndarray]] = []
+    for caching in ("cache_all", "recompute_all"):
+        found = plan(size, WRT[mode], caching=caching)
+        assert found.backward is not None
+        forward = interpret(found.forward, graph, **arrays)
+        results.append(interpret(found.backward, graph, **{**forward, **arrays}))
+    for name in WRT[mode]:
+        np.testing.assert_allclose(results[0][f"grad_{name}"], results[1][f"grad_{name}"], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,12 @@ def test_padding() -> None:
     assert formats(GCN, Config(adjacency="ell"), profile(1000)) == ["ell"]  # as many slots for an edge, in 4 MB
 
 
+@pytest.mark.parametrize(("longest", "offered"), [(32, True), (100, False)])
+def test_plans_may_pad_each_edge_to_a_few_slots(longest: int, offered: bool) -> None:
+    found = compile_program(parse(GCN), [], Config(), dace.int32, profile(longest), keep=False)
+    assert ("ell" in found.asked["forward/select_adjacency/out"].options) == offered
+
+
 def test_listings_show_formats() -> None:
     sdfg = parse(GCN)
     SelectAdjacency("ell").run(sdfg, Context())

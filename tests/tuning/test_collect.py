@@ -136,10 +136,20 @@ def test_interrupted_runs_count_as_others() -> None:
 
 def test_arrays_do_not_overlap_while_there_is_room() -> None:
     arrays = RandomArrays(100)
-    one, other = arrays.take(3, 5), arrays.take(40)
+    one, other = arrays.take("one", 3, 5), arrays.take("other", 40)
     assert other.data_ptr() - one.data_ptr() == 16 * 4
-    assert arrays.take(90).data_ptr() == one.data_ptr()
-    assert arrays.take(7, 50).shape == (7, 50)
+    assert arrays.take("one", 90).data_ptr() == one.data_ptr()
+    assert arrays.take("one", 7, 50).shape == (7, 50)
+
+
+def test_an_array_has_the_same_numbers_for_all_programs() -> None:
+    """A program that draws numbers of its own could be slow by these alone, as very small numbers are."""
+    arrays = RandomArrays(100)
+    x, other = arrays.take("x", 20), arrays.take("other", 20)
+    assert arrays.take("x", 20).data_ptr() == x.data_ptr()
+    assert arrays.take("other", 20).data_ptr() == other.data_ptr() != x.data_ptr()
+    arrays.start_over()
+    assert arrays.take("other", 20).data_ptr() == x.data_ptr()
 
 
 def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:

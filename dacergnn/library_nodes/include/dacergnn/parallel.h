@@ -106,10 +106,13 @@ inline constexpr int64_t kChunks = 16;
 // Limits a number of rows or blocks that a schedule asks for: at least 1, and too small for overflows.
 inline int64_t sensible(int64_t asked) { return std::clamp<int64_t>(asked, 1, int64_t{1} << 40); }
 
+// Least work of a block: it takes a microsecond or more, and to find its rows and take it a tenth of that.
+inline constexpr int64_t kBlockWork = 16384;
+
 // Returns the number of blocks for `work`: `chunks` per thread for a dynamic balance, but each with enough work.
 inline int64_t block_count(int64_t items, int64_t work, int64_t chunks = kChunks) {
     const int64_t most = sensible(chunks) * thread_count();
-    return std::max<int64_t>(1, std::min({items, work / (kSerialWork / 4), most}));
+    return std::max<int64_t>(1, std::min({items, work / kBlockWork, most}));
 }
 
 // Calls f(i) for i in 0..n.
