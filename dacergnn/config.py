@@ -110,10 +110,15 @@ TUNINGS = ("off", "model", "fast", "measure")
 def budget_of(caching: str) -> float | None:
     """Returns the bytes of a strategy "budget:BYTES"; None for others."""
     head, _, size = caching.partition(":")
-    parts = _SIZE.fullmatch(size.strip())
+    return size_of(size) if head == "budget" else None
+
+
+def size_of(text: str) -> float | None:
+    """Returns the bytes of a size such as "500MB", "1.5GiB" or "1e9"; None for other texts."""
+    parts = _SIZE.fullmatch(text.strip())
     unit = None if parts is None else _UNITS.get(parts[2].upper() or "B")
     number = None if parts is None else _number(parts[1])
-    return None if head != "budget" or unit is None or number is None else number * unit
+    return None if unit is None or number is None else number * unit
 
 
 def ell_slots(adjacency: str) -> float | None:
@@ -170,6 +175,9 @@ class Config:
             to), and features of the same shapes. Changes no build.
         caching: Which arrays are saved for the backward, and which it computes again: "cache_all", "recompute_all",
             "papers", "auto" or "budget:BYTES", such as "budget:500MB" (`STRATEGIES`).
+        memory: The most bytes that a step of a model on the CPU may take beside its inputs, such as "6GB"; "auto" for
+            what is free; None for no limit. A layer that would take more runs range by range of its destinations
+            (docs/scale.md).
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
         recompute: Names of arrays to compute again.
         aggregation: Order of products and sums over edges, where there is a choice: "transform_first",
@@ -198,6 +206,7 @@ class Config:
     rates: Rates | None = None
     cuda_graph: bool = False
     caching: str = "cache_all"
+    memory: str | int | None = None
     cache: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
     aggregation: str = "auto"
@@ -226,6 +235,8 @@ class Config:
             raise DacergnnError(f"cuda_graph={short(self.cuda_graph)}; pass True or False.")
         if not isinstance(self.caching, str) or budget_of(self.caching) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
             _check_choice("caching", self.caching, STRATEGIES[:-1], f", {STRATEGIES[-1]}, as in budget:500MB")
+        if self.memory is not None:
+            self._check_memory(self.memory)
         _check_choice("aggregation", self.aggregation, AGGREGATIONS)
         if not isinstance(self.adjacency, str) or ell_slots(self.adjacency) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
             _check_choice("adjacency", self.adjacency, ADJACENCIES, " and ell:SLOTS")
@@ -249,6 +260,11 @@ class Config:
         value = getattr(self, name)
         if value is not None and not isinstance(value, kind):
             raise DacergnnError(f"{name}={short(value)} is a {type(value).__name__}; {remedy}.")
+
+    def _check_memory(self, value: object) -> None:
+        size = size_of(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+        if value != "auto" and (size is None or size <= 0):
+            raise DacergnnError(f'memory={short(value)}; pass a size, as in "6GB", or "auto" for what is free.')
 
     def _check_architectures(self, value: object) -> None:
         architectures: tuple[Any, ...] = tuple(value) if isinstance(value, Iterable) else ()

@@ -81,6 +81,28 @@ class ArrayError(DacergnnError, ValueError):
         self.problem = problem
 
 
+def _size(count: float) -> str:
+    return f"{count / 1e9:.3g} GB" if count >= 1e8 else f"{count / 1e6:.3g} MB"
+
+
+class MemoryLimitError(DacergnnError, MemoryError):
+    """Signals that a step takes more memory than `Config(memory=...)` allows, however it is divided.
+
+    Args:
+        program: Name of the layer.
+        need: The least bytes that a step takes beside its inputs.
+        limit: The bytes that are allowed, less those that other layers hold.
+        reason: Why the program cannot run in ranges of destinations, as a sentence; empty if it can.
+    """
+
+    def __init__(self, program: str, need: int, limit: float, reason: str = "") -> None:
+        text = f"{program}: a step needs {_size(need)} beside its inputs, but {_size(max(limit, 0))} are left"
+        remedy = "allow more by Config(memory=...), or train on batches of neighbours (docs/scale.md)"
+        super().__init__(f"{text}; {remedy}." + (f" {reason}" if reason else ""))
+        self.need = need
+        self.limit = limit
+
+
 class BuildError(DacergnnError):
     """Signals that the compiler is missing or rejected generated code."""
 

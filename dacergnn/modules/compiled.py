@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from dacergnn.config import Config
+from dacergnn.errors import ProgramError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.destination_ranges import DestinationRange
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules import sdfg_files
@@ -24,7 +26,9 @@ from dacergnn.modules.ahead import started, zeros_of
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.building import Turns, building
 from dacergnn.modules.contest import Contest, Runner
+from dacergnn.modules.memory_limit import Division, MemoryLimit
 from dacergnn.modules.planned import PlannedProgram, lowered
+from dacergnn.modules.streamed import Streams
 from dacergnn.modules.variant import Variant
 from dacergnn.native.build import build_all
 from dacergnn.program import Program
@@ -33,11 +37,14 @@ from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import allows_tf32
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.inputs import check_inputs
+from dacergnn.runtime.needs import CountedSizes
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Gate, Stacks
 from dacergnn.runtime.transformed import is_transformed
-from dacergnn.sdfg_passes import Compilation
+from dacergnn.sdfg_passes import Compilation, Context
+from dacergnn.sdfg_passes.destination_ranges import RangeProgram, cut
 from dacergnn.sdfg_passes.gradient_program import gradient_program
+from dacergnn.sdfg_passes.pipeline import Pipeline
 
 _INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
 Answers = tuple[tuple[str, str], ...]
@@ -57,7 +64,10 @@ class CompiledProgram(PlannedProgram):
         *,
         shared: bool = False,
     ) -> None:
-        super().__init__(program, dtype, index, config, profile, sparse, shared=shared)
+        super().__init__(program, dtype, index, replace(config, memory=None), profile, sparse, shared=shared)
+        self._streams = Streams(self, self._cut, self._part)
+        self._limit = None if config.memory is None else MemoryLimit(config.memory, self._streams)
+        self._parts: dict[tuple[str, torch.dtype], CompiledProgram] = {}
         self._variants: dict[Mask, Variant] = {}
         self._turns = Turns()
         self._gradients: dict[Mask, Gradients | None] = {}
@@ -264,6 +274,57 @@ class CompiledProgram(PlannedProgram):
 
     def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Runs on the arrays that builds take; differentiable as well."""
+        ranges = None if self._limit is None else self._ranges(self._limit, graph, inputs)
+        return self._run(graph, inputs) if ranges is None else self._streams.run(graph, inputs, ranges)
+
+    def _ranges(
+        self, limit: MemoryLimit, graph: HeteroGraph, inputs: Sequence[Tensor]
+    ) -> Sequence[DestinationRange] | None:
+        """Returns the ranges in which a call stays within the limit; None if it does without ranges.
+
+        Raises:
+            MemoryLimitError: A step takes more, however it is divided.
+        """
+        if is_transformed():
+            return None  # such calls compute other things than steps
+        differentiated = torch.is_grad_enabled()
+        mask = tuple([differentiated and t.requires_grad for t in inputs])
+        return limit.ranges(graph, mask)
+
+    def division(self, graph: HeteroGraph) -> Division | None:
+        """Returns how the calls so far that needed the most memory ran on a graph; None before the first one."""
+        whole = [Division(None, self.need(CountedSizes(graph), mask).peak) for mask in self._variants]
+        return max([*whole, *self.divisions(graph)], key=lambda division: division.need, default=None)
+
+    def divisions(self, graph: HeteroGraph) -> list[Division]:
+        """Returns how calls under a memory limit have run on a graph, one entry for each set of gradients."""
+        return [] if self._limit is None else [*self._limit.divisions(graph).values()]
+
+    def of_range(self, part: DestinationRange) -> CompiledProgram:
+        """Returns the program of a range of destinations."""
+        return self._streams.of_range(part)
+
+    def _cut(self) -> RangeProgram:
+        """Returns the parts of the program that run range by range."""
+        if self.sparse:
+            raise ProgramError(f"{self.sparse[0]} is sparse.")
+        with building():
+            passes = Pipeline.of(self.config, [], self.index_type).forward
+            return cut(self.sdfg, passes, Context(self.profile, self.config.machine, self._target.name))
+
+    def _part(self, text: str, index: torch.dtype, profile: Profile) -> CompiledProgram:
+        """Returns the program of a part, whose choices are for the first profile."""
+        if (text, index) not in self._parts:
+            config = replace(self.config, plan=None, cache=(), recompute=(), tune="off")
+            made = compiled_program(ProgramSource(text, ()), self.dtype, index, config, profile)
+            made.title = self.title
+            self._parts[text, index] = made
+        return self._parts[text, index]
+
+    def _program_of(self, mask: Mask) -> LoweredProgram:
+        return self._variants[mask].program if mask in self._variants else self._plan(mask)
+
+    def _run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         if torch.is_grad_enabled() or is_transformed():
             mask = tuple([t.requires_grad for t in inputs])
             if True in mask or is_transformed():
@@ -297,7 +358,7 @@ class CompiledProgram(PlannedProgram):
         # Kernels of the CPU read parts in place; on devices, and for autograd, torch joins them first.
         in_place = self._target.executable_class().takes_parts and not self.sparse
         differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        if not in_place or differentiated or is_transformed():
+        if not in_place or differentiated or is_transformed() or self._limit is not None:
             parts = tensors[len(tensors) - stacks.count :]
             try:
                 made = stacks.arrays(parts, gate)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
+from math import prod
 
 import dace
 import torch
@@ -28,6 +30,7 @@ from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import architectures
 from dacergnn.runtime.lower import Lowered, lower
+from dacergnn.runtime.needs import Need
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.sdfg_passes.gradient_program import gradient_program
@@ -127,6 +130,39 @@ class PlannedProgram:
         """Returns row space and row shape of each result."""
         view = Program(self.sdfg)
         return [(view.space(name), view.shape(name)) for name in view.outputs]
+
+    def need(self, sizes: Mapping[str, int], mask: Mask) -> Need:
+        """Returns the memory of a step in which the inputs in ``mask`` need gradients; builds nothing.
+
+        Args:
+            sizes: Number of rows by row space.
+        """
+        program, item, index = self._program_of(mask), self.dtype.itemsize, self.index.itemsize
+        return Need.of(program.forward, program.backward, program.results, sizes, item, index)
+
+    def _program_of(self, mask: Mask) -> LoweredProgram:
+        return self._plan(mask)
+
+    def space(self, name: str) -> str:
+        """Returns the row space of an input or a result."""
+        return Program(self.sdfg).space(name)
+
+    def width(self, name: str) -> int:
+        """Returns the elements of a row of an input or a result."""
+        return prod(Program(self.sdfg).shape(name))
+
+    def returned(self, sizes: Mapping[str, int], mask: Mask) -> tuple[int, dict[str, int]]:
+        """Returns the bytes of the results, and of the gradients of the inputs in ``mask`` by name.
+
+        Args:
+            sizes: Number of rows by row space.
+        """
+
+        def size(name: str) -> int:
+            return sizes[self.space(name)] * self.width(name) * self.dtype.itemsize
+
+        wanted = (name for name, needed in zip(self.inputs, mask, strict=True) if needed)
+        return sum(map(size, self.outputs)), {name: size(name) for name in wanted}
 
     def inference_code(self) -> Lowered:
         """Returns the code for calls in which no input needs gradients; it need not be built."""

@@ -29,11 +29,17 @@ def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) ->
         return LayerReport(name, kind, [], refusal=refusal)
     compiled, graph = last
     graph = compiled.measured(graph)
+    division = compiled.division(graph)
+    if division is not None and division.ranges is not None:
+        compiled, graph = compiled.of_range(division.ranges[0]), division.ranges[0].graph
     largest = max(compiled.variants, key=lambda v: len(v.slots), default=None)
     builds = [_build_report(v, compiled, graph, largest=v is largest) for v in compiled.variants]
     calls = "; ".join([note for note in notes if note is not None]) or None
     loaded = str(compiled.folder) if isinstance(compiled, LoadedProgram) else None
-    return LayerReport(name, kind, builds, graph.encoding_bytes(), refusal, calls, loaded)
+    need, ranges = (0, None) if division is None else (division.need, division.ranges)
+    return LayerReport(
+        name, kind, builds, graph.encoding_bytes(), need, 1 if ranges is None else len(ranges), refusal, calls, loaded
+    )
 
 
 def _build_report(variant: Variant, compiled: CompiledProgram, graph: HeteroGraph, *, largest: bool) -> BuildReport:

@@ -66,6 +66,8 @@ class BuildReport:
 class LayerReport:
     """Describes a replaced layer; ``builds`` is empty until its first compiled call.
 
+    ``step_bytes`` estimates the most that a step takes at one time beside its inputs, with the encodings of the graph.
+    Under `Config(memory=...)`, a step may run in ``ranges`` of destinations; ``builds`` are then of one range.
     ``refusal`` tells why the last call that ran the original layer did so. ``calls`` tells whether calls of a traced
     layer have to be recorded, and which are replayed as CUDA graphs. ``loaded`` is the folder of SDFGs that run in
     place of the compiled ones.
@@ -75,6 +77,8 @@ class LayerReport:
     layer: str
     builds: list[BuildReport]
     encoding_bytes: dict[str, int] = field(default_factory=dict[str, int])
+    step_bytes: int = 0
+    ranges: int = 1
     refusal: str | None = None
     calls: str | None = None
     loaded: str | None = None

@@ -57,8 +57,8 @@ def _brief(layer: LayerReport, *, numbers_only: bool) -> list[str]:
         return [state, *_warnings(layer)]
     numbers = _numbers(build)
     if numbers_only:
-        return [f"{state}: {numbers}", *_warnings(layer)]
-    details = [numbers, _done(build), _saved(build)]
+        return [f"{state}: {numbers}{'; ' * (layer.ranges > 1)}{_ranges(layer)}", *_warnings(layer)]
+    details = [numbers, _done(build), _saved(build), _ranges(layer)]
     return [state, *[f"  {detail}" for detail in details if detail], *_warnings(layer)]
 
 
@@ -117,8 +117,18 @@ def _saved(build: BuildReport) -> str:
     return f"saved for the backward: {_bytes(build.saved_bytes)} ({', '.join(build.saved[:_NAMES])}{more})"
 
 
+def _ranges(layer: LayerReport) -> str:
+    if layer.ranges == 1:
+        return ""
+    return f"in {layer.ranges} ranges of destinations, of which this is one; a step takes {_bytes(layer.step_bytes)}"
+
+
 def _verbose(layer: LayerReport) -> list[str]:
     lines = [_state(layer), *_warnings(layer)]
+    if layer.step_bytes:
+        lines.append(f"  a step takes {_bytes(layer.step_bytes)} beside its inputs, as estimated")
+    if layer.ranges > 1:
+        lines.append(f"  it runs in {layer.ranges} ranges of destinations; the builds are for one of them")
     for build in layer.builds:
         lines += _build_lines(build)
     if layer.encoding_bytes:

@@ -25,7 +25,8 @@ from dacergnn.runtime.forked import use_one_thread_in_children
 from dacergnn.runtime.inputs import InputForms, Inputs
 from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Lowered, argument, lower
-from dacergnn.runtime.memory import aligned, lined_up, plan_memory
+from dacergnn.runtime.memory import aligned
+from dacergnn.runtime.needs import Places, arrange, places_of
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
@@ -36,8 +37,6 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-_LINED_UP = 1 << 20
-"""Bytes of intermediate arrays up to which they lie one after the other, since a plan would cost more than it saves."""
 Frame = tuple["array[int]", int, Tensor]
 """Arguments of the C function without inputs and outputs; their address; the workspace that they point into."""
 
@@ -167,15 +166,8 @@ class Executable:
         addresses, encodings = graph.addresses(self.encodings)
         arguments = layout.arguments(self._handle, sizes, addresses)
         saved = None if giver is None else giver.prepare(graph)
-        offsets, size = lined_up(layout.rows, sizes)
-        offsets_given: list[tuple[int, int]] = []
-        if size > _LINED_UP:
-            place, room = layout.positions, 0 if saved is None else saved.saved
-            saved_places = {} if giver is None or saved is None else giver.given(saved, self.lowered)
-            plan = plan_memory(layout.buffers, sizes, item, saved_places, room)
-            size = plan.size
-            offsets = [(place[n], offset - room) for n, offset in plan.offsets.items() if offset >= room]
-            offsets_given = [(place[n], offset) for n, offset in plan.offsets.items() if offset < room]
+        places = {} if giver is None or saved is None else giver.given(saved, self.lowered)
+        offsets, offsets_given, size = arrange(layout, sizes, item, places, 0 if saved is None else saved.saved)
         stacked: dict[str, int] = {}
         if stacks is not None:
             arguments.extend([0] * stacks.count)
@@ -214,12 +206,9 @@ class Executable:
             forms = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._layout.positions, stacks)
         return forms
 
-    def given(self, prepared: Prepared, reader: Lowered) -> dict[str, tuple[int, int, int]]:
-        """Returns start and end of each saved array in their buffer, and the last operator in ``reader`` to read it."""
-        names = [b.name for b in self.lowered.outputs[self.results :]]
-        ends = [*prepared.saved_offsets[1:], prepared.saved]
-        places = zip(names, prepared.saved_offsets, ends, strict=True)
-        return {n: (start, end, reader.last_reads.get(n, -1)) for n, start, end in places}
+    def given(self, prepared: Prepared, reader: Lowered) -> Places:
+        """Returns the places of the saved arrays, and when ``reader`` reads them last."""
+        return places_of([*self.lowered.outputs[self.results :]], [*prepared.saved_offsets, prepared.saved], reader)
 
     def __call__(self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None) -> list[Tensor]:
         """Runs on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.

@@ -83,6 +83,16 @@ class Pool:
                 self._used -= buffer.numel()
                 self._free = [*self._free, buffer]
 
+    @property
+    def used(self) -> int:
+        """Returns the bytes of the buffers in use."""
+        return self._used
+
+    @property
+    def free(self) -> int:
+        """Returns the bytes of the buffers that are ready to be taken."""
+        return sum(map(Tensor.numel, self._free))
+
     def clear(self) -> None:
         """Returns the free buffers to the system."""
         with self._lock:

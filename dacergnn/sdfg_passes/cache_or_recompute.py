@@ -30,7 +30,7 @@ Saves: ``rows(i) * bytes(i)`` of memory for every array that is not saved.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
 
@@ -72,7 +72,7 @@ class CacheOrRecompute:
     caching: str = "cache_all"
     cache: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
-    orders: tuple[AggregationOrder, ...] = ()
+    orders: tuple[AggregationOrder, ...] = field(default=(), repr=False)
 
     def run(self, gradient: Gradient, results: Sequence[str], context: Context) -> Gradient:
         """Returns forward and backward after the choice; the same SDFGs where nothing changes.

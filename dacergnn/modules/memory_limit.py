@@ -1,0 +1,153 @@
+"""Keeps the steps of a model within the memory that a config allows: divides programs into ranges of destinations."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dacergnn.config import size_of
+from dacergnn.errors import MemoryLimitError, ProgramError
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges
+from dacergnn.graph.profile import Profile
+from dacergnn.modules.streamed import Streams
+from dacergnn.runtime.free_memory import free_memory
+from dacergnn.runtime.needs import CountedSizes
+from dacergnn.runtime.pool import POOL
+
+if TYPE_CHECKING:
+    from dacergnn.modules.compiled import CompiledProgram
+
+Mask = tuple[bool, ...]
+_COUNTS = sorted({*range(2, 9), *(round(2 ** (n / 4)) for n in range(12, 49))})
+"""Numbers of ranges that are tried: up to 4,096."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """Describes how a program runs on a graph: its ranges, None for the whole at once, and the most bytes of a step."""
+
+    ranges: Sequence[DestinationRange] | None
+    need: int
+
+
+class MemoryLimit:
+    """Decides in how many ranges a program runs.
+
+    All layers share the limit: what some hold, as the results and the saved arrays between forward and backward, is
+    not left to the others.
+
+    Args:
+        memory: A size, or "auto" for what is free (`Config.memory`).
+        streams: The program.
+    """
+
+    def __init__(self, memory: str | int, streams: Streams) -> None:
+        self._limit = None if memory == "auto" else size_of(str(memory))
+        self._streams = streams
+
+    @property
+    def left(self) -> float:
+        """Returns the bytes that a call may take."""
+        return free_memory() + POOL.free if self._limit is None else self._limit - POOL.used
+
+    def divisions(self, graph: HeteroGraph) -> dict[Mask, Division]:
+        """Returns how calls on a graph run, by the inputs that need gradients; kept with the graph."""
+        return graph.derived.setdefault(self, {})
+
+    def ranges(self, graph: HeteroGraph, mask: Mask) -> Sequence[DestinationRange] | None:
+        """Returns the ranges of destinations in which a step runs; None for the whole graph at once.
+
+        The first call decides. A later one divides the graph anew only if it has less left.
+
+        Args:
+            mask: The inputs that need gradients.
+
+        Raises:
+            MemoryLimitError: A step takes more than what is left, however it is divided.
+        """
+        known, left = self.divisions(graph), self.left
+        if mask not in known or known[mask].need > left:
+            known[mask] = self.divided(graph, mask, left)
+        return known[mask].ranges
+
+    def divided(self, graph: HeteroGraph, mask: Mask, limit: float) -> Division:
+        """Returns the fewest ranges with which a step takes no more than ``limit`` bytes beside its inputs.
+
+        Raises:
+            MemoryLimitError: No number of ranges is enough.
+        """
+        program = self._streams.program
+        whole = program.need(CountedSizes(graph), mask).peak
+        if whole <= limit:
+            return Division(None, whole)
+        try:
+            self._streams.parts  # noqa: B018
+        except ProgramError as reason:
+            raise MemoryLimitError(program.title, whole, limit, f"It cannot run in ranges: {reason}") from None
+        made, least = DestinationRanges.of(graph), whole
+        counts = [n for n in _COUNTS if n <= graph.size("ND")]
+        for count in counts[bisect_left(counts, True, key=lambda n: self._expected(graph, n, mask) <= limit) :]:
+            ranges = made.divided(count)
+            need = self._needed(graph, ranges, mask)
+            if need <= limit:
+                return Division(ranges, need)
+            if need >= least:
+                break  # what all ranges share is too much
+            least = need
+        raise MemoryLimitError(program.title, least, limit)
+
+    def _expected(self, graph: HeteroGraph, count: int, mask: Mask) -> int:
+        """Returns the bytes that a step in ``count`` ranges should take."""
+        sizes = DestinationRanges.of(graph).expected(count)
+        profile = Profile(tuple(sizes.items()), graph.single_typed, tuple(graph.longest_groups.items()))
+        program = self._streams.compiled(self._streams.parts.text, graph.index_dtype, profile)
+        fixed, wanted = self._fixed(graph, mask)
+        ranged, encodings = self._ranged(program, sizes, wanted, copies=sizes["NS"] < graph.size("NS"))
+        return fixed + count * encodings + ranged
+
+    def _needed(self, graph: HeteroGraph, ranges: Sequence[DestinationRange], mask: Mask) -> int:
+        """Returns the bytes of a step in ranges."""
+        fixed, wanted = self._fixed(graph, mask)
+        needs = [
+            self._ranged(self._streams.of_range(p), CountedSizes(p.graph), wanted, copies=p.sources is not None)
+            for p in ranges
+        ]
+        return fixed + sum(encodings for _, encodings in needs) + max(ranged for ranged, _ in needs)
+
+    def _fixed(self, graph: HeteroGraph, mask: Mask) -> tuple[int, set[str]]:
+        """Returns the bytes that all ranges share, and the arrays that need gradients."""
+        parts, program, sizes = self._streams.parts, self._streams.program, CountedSizes(graph)
+        wanted = {name for name, needed in zip(program.inputs, mask, strict=True) if needed}
+        results, gradients = program.returned(sizes, mask)
+        taken = {array.source for array in parts.inputs.values()}
+        fixed = results * (2 if wanted else 1) + sum(size for name, size in gradients.items() if name in taken)
+        if parts.nodes is not None:
+            nodes = self._streams.compiled(parts.nodes, graph.index_dtype, Profile.of(graph))
+            own = tuple(name in wanted for name in nodes.inputs)
+            need = nodes.need(sizes, own)
+            # Its results are kept until their gradients are complete; its own backward comes afterwards.
+            fixed += need.results + need.gradients + need.encodings
+            if True in own:
+                wanted |= {*parts.nodes_outputs}
+        return fixed, wanted
+
+    def _ranged(
+        self, program: CompiledProgram, sizes: Mapping[str, int], wanted: Collection[str], *, copies: bool
+    ) -> tuple[int, int]:
+        """Returns the bytes that a range takes while it runs, and those of its edges and encodings, which are kept.
+
+        Args:
+            program: The program of a range.
+            sizes: The rows of the range, by row space.
+            wanted: The arrays that need gradients.
+            copies: Whether the range has copies of the rows of its sources.
+        """
+        inputs, item = self._streams.parts.inputs, program.dtype.itemsize
+        need = program.need(sizes, tuple(inputs[name].source in wanted for name in program.inputs))
+        copied = [n for n, a in inputs.items() if a.kind == "edges" or (a.kind == "sources" and copies)]
+        rows = sum(sizes[program.space(name)] * program.width(name) * item for name in copied)
+        edges = sizes["E"] * program.index.itemsize * (3 if sizes["R"] > 1 else 2)
+        return need.peak - need.encodings + rows, need.encodings + edges

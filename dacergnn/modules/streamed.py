@@ -1,0 +1,222 @@
+"""Runs programs range by range of destinations, so that a step stays within the memory that a config allows.
+
+The forward computes all ranges one after the other, and saves nothing but its inputs. The backward computes each range
+again, with its gradients, and adds these up in the order of the ranges (sequential aggregation and rematerialization).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.destination_ranges import DestinationRange
+from dacergnn.graph.profile import Profile
+from dacergnn.runtime.pool import LARGE, leased
+from dacergnn.sdfg_passes.destination_ranges import RangeArray, RangeProgram
+
+if TYPE_CHECKING:
+    from dacergnn.modules.compiled import CompiledProgram
+
+
+class Streams:
+    """Runs one program range by range.
+
+    Args:
+        program: The program of the whole graph.
+        cut: Cuts it.
+        compiled: Compiles the text of a part for an index type and the profile of a graph.
+    """
+
+    def __init__(
+        self,
+        program: CompiledProgram,
+        cut: Callable[[], RangeProgram],
+        compiled: Callable[[str, torch.dtype, Profile], CompiledProgram],
+    ) -> None:
+        self.program, self._cut, self.compiled = program, cut, compiled
+        self._made: RangeProgram | None = None
+
+    @property
+    def parts(self) -> RangeProgram:
+        """Returns the parts of the program.
+
+        Raises:
+            ProgramError: It cannot be cut into ranges.
+        """
+        if self._made is None:
+            self._made = self._cut()
+        return self._made
+
+    def run(
+        self, graph: HeteroGraph, inputs: Sequence[Tensor], ranges: Sequence[DestinationRange]
+    ) -> tuple[Tensor, ...]:
+        """Returns the results of the program; differentiable.
+
+        Args:
+            inputs: The inputs of the program, in its order.
+        """
+        parts = self.parts
+        arrays = dict(zip(self.program.inputs, inputs, strict=True))
+        if parts.nodes is not None:
+            program = self.compiled(parts.nodes, graph.index_dtype, Profile.of(graph))
+            made = program.run(graph, [arrays[name] for name in program.inputs])
+            arrays |= dict(zip(parts.nodes_outputs, made, strict=True))
+        names = [*dict.fromkeys(array.source for array in parts.inputs.values())]
+        spaces = {array.source: array.space for array in parts.inputs.values()}
+        tensors = [_by_rows(arrays[name], graph.size(spaces[name])) for name in names]
+        call = _Call(self, graph, ranges, names)
+        left = iter(_Streamed.apply(call, *tensors))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        return tuple(arrays[r.source] if r.kind == "types" else next(left) for r in parts.results)
+
+    def of_range(self, part: DestinationRange) -> CompiledProgram:
+        """Returns the program of a range."""
+        return self.compiled(self.parts.text, part.graph.index_dtype, Profile.of(part.graph))
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Holds one run of a program in ranges; ``names`` are the arrays that it takes, in order."""
+
+    streams: Streams
+    graph: HeteroGraph
+    ranges: Sequence[DestinationRange]
+    names: Sequence[str]
+
+    @property
+    def results(self) -> list[RangeArray]:
+        """Returns the results that ranges compute."""
+        return [result for result in self.streams.parts.results if result.kind != "types"]
+
+    def inputs(self, part: DestinationRange, tensors: Sequence[Tensor]) -> Iterator[tuple[int, RangeArray, Tensor]]:
+        """Yields the inputs of the program of a range: the position among the arrays, the array, and its rows."""
+        own = self.streams.parts.inputs
+        for name in self.streams.of_range(part).inputs:
+            position = self.names.index(own[name].source)
+            yield position, own[name], _rows(tensors[position], own[name], part, self.graph)
+
+    def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Returns the results; nothing is saved."""
+        made: list[Tensor] = []
+        with torch.no_grad():
+            for part in self.ranges:
+                program = self.streams.of_range(part)
+                results = program.run(part.graph, [rows for _, _, rows in self.inputs(part, tensors)])
+                if not made:
+                    made = [self._empty(rows, array) for rows, array in zip(results, self.results, strict=True)]
+                for whole, rows, array in zip(made, results, self.results, strict=True):
+                    if array.kind == "rows":
+                        whole[part.start : part.stop] = rows
+                    else:
+                        part.add_edge_rows(whole, rows)
+        return tuple(made)
+
+    def differentiable(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Returns the results by functions that torch differentiates, which save what all ranges save together."""
+        found: list[tuple[Tensor, ...]] = []
+        for part in self.ranges:
+            program = self.streams.of_range(part)
+            found.append(program.run(part.graph, [rows for _, _, rows in self.inputs(part, tensors)]))
+        runs = [run for part in self.ranges for run in part.runs]
+        positions = torch.cat([torch.arange(*run, device=self.graph.device) for run in runs] or [torch.arange(0)])
+        results: list[Tensor] = []
+        for array, own in zip(self.results, zip(*found, strict=True), strict=True):
+            joined = torch.cat(own)
+            results.append(joined if array.kind == "rows" else joined.index_select(0, positions.argsort()))
+        return tuple(results)
+
+    def backward(
+        self, tensors: Sequence[Tensor], wanted: Sequence[bool], seeds: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """Returns the gradients of the arrays in ``wanted``, added up range by range."""
+        gradients: list[Tensor | None] = [None] * len(tensors)
+        for part in self.ranges:
+            taken = [(position, array, rows.detach()) for position, array, rows in self.inputs(part, tensors)]
+            for position, _, rows in taken:
+                rows.requires_grad_(wanted[position])
+            with torch.enable_grad():
+                results = self.streams.of_range(part).run(part.graph, [rows for _, _, rows in taken])
+            pairs = [
+                (result, _rows(seed, array, part, self.graph))
+                for result, seed, array in zip(results, seeds, self.results, strict=True)
+                if result.requires_grad
+            ]
+            own = [entry for entry in taken if wanted[entry[0]]]
+            if not pairs or not own:
+                continue
+            found = torch.autograd.grad(
+                [result for result, _ in pairs], [rows for _, _, rows in own], [seed for _, seed in pairs],
+                allow_unused=True,
+            )  # fmt: skip
+            given = cast("Sequence[Tensor | None]", found)
+            del results, pairs, taken
+            for (position, array, _), gradient in zip(own, given, strict=True):
+                if gradient is not None:
+                    gradients[position] = _added(gradients[position], gradient, tensors[position], array, part)
+        return gradients
+
+    def _empty(self, rows: Tensor, array: RangeArray) -> Tensor:
+        if array.kind == "edges":
+            return rows.new_zeros((self.graph.size("E"), *rows.shape[1:]))
+        shape = (self.graph.size("ND"), *rows.shape[1:])
+        return leased(shape, rows.dtype) if prod(shape) * rows.itemsize >= LARGE else rows.new_empty(shape)
+
+
+def _by_rows(tensor: Tensor, count: int) -> Tensor:
+    """Returns a tensor whose first axis has ``count`` rows; inputs of programs may have other axes."""
+    return tensor if tensor.size(0) == count else tensor.reshape(count, -1)
+
+
+def _rows(tensor: Tensor, array: RangeArray, part: DestinationRange, graph: HeteroGraph) -> Tensor:
+    """Returns the rows of an array that a range has."""
+    if array.kind == "types" or (array.kind == "sources" and part.sources is None):
+        return tensor
+    if array.kind == "rows":
+        return tensor[part.start : part.stop]
+    if array.kind == "edges":
+        return part.edge_rows(tensor)
+    assert part.sources is not None
+    return tensor.index_select(0, part.sources)
+
+
+def _added(total: Tensor | None, gradient: Tensor, like: Tensor, array: RangeArray, part: DestinationRange) -> Tensor:
+    """Returns a gradient to which that of a range has been added, in place except at first."""
+    if array.kind == "types" or (array.kind == "sources" and part.sources is None):
+        return gradient if total is None else total.add_(gradient)
+    if total is None:
+        total = torch.zeros_like(like)
+    if array.kind == "rows":
+        total[part.start : part.stop] += gradient
+    elif array.kind == "edges":
+        part.add_edge_rows(total, gradient)
+    else:
+        assert part.sources is not None
+        total.index_add_(0, part.sources, gradient)
+    return total
+
+
+class _Streamed(torch.autograd.Function):
+    """Differentiates a run in ranges."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, *tensors: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.call = call
+        ctx.save_for_backward(*tensors)
+        return call.forward(tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *seeds: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        call: _Call = ctx.call
+        tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        if not torch.is_grad_enabled():
+            return (None, *call.backward(tensors, wanted, seeds))
+        # These gradients are differentiated again, so torch has to see how they are made.
+        results = call.differentiable(tensors)
+        own = [tensor for tensor, needed in zip(tensors, wanted, strict=True) if needed]
+        found = iter(torch.autograd.grad(results, own, seeds, create_graph=True, allow_unused=True))
+        return (None, *[next(found) if needed else None for needed in wanted])

@@ -1,0 +1,224 @@
+"""Steps that run range by range of destinations, within `Config(memory=...)`."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn import Config
+from dacergnn.errors import DacergnnError, MemoryLimitError
+from dacergnn.frontends import ProgramSource
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.destination_ranges import DestinationRanges
+from dacergnn.graph.profile import Profile
+from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.memory_limit import Division, MemoryLimit
+from dacergnn.runtime.pool import POOL, SMALL
+from dacergnn.tuning.programs import random_layer
+
+pyg = pytest.importorskip("torch_geometric.nn")
+N, E, R = 300, 3000, 5
+LIMITED = Config(memory="1GB")
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "RGCNConv": lambda: pyg.RGCNConv(8, 12, R),
+    "RGATConv": lambda: pyg.RGATConv(8, 6, R, heads=2),
+    "GCNConv": lambda: pyg.GCNConv(8, 12),
+    "GATConv": lambda: pyg.GATConv(8, 6, heads=2),
+    "GATv2Conv": lambda: pyg.GATv2Conv(8, 6, heads=2),
+    "SAGEConv": lambda: pyg.SAGEConv(8, 12, aggr="max"),
+    "GINConv": lambda: pyg.GINConv(nn.Linear(8, 12)),
+    "EdgeConv": lambda: pyg.EdgeConv(nn.Sequential(nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 12))),
+    "TransformerConv": lambda: pyg.TransformerConv(8, 6, heads=2),
+}
+
+
+def edges(seed: int = 0, nodes: int = N) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(nodes, (2, E), generator=generator), torch.randint(R, (E,), generator=generator)
+
+
+def program(layer: nn.Module) -> tuple[CompiledProgram, HeteroGraph]:
+    call = compiled_parts(layer)[0].part.last_call
+    assert call is not None
+    return call
+
+
+def ranges(layer: nn.Module) -> list[int]:
+    """The number of ranges of each kind of call."""
+    compiled, graph = program(layer)
+    return [1 if d.ranges is None else len(d.ranges) for d in compiled.divisions(graph)]
+
+
+@pytest.fixture
+def _in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls under a limit run in three ranges."""
+
+    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float) -> Division:
+        return Division(DestinationRanges.of(graph).divided(3), 0)
+
+    monkeypatch.setattr(MemoryLimit, "divided", divided)
+
+
+def step(layer: nn.Module, x: Tensor, *args: Any) -> list[Tensor]:
+    x = x.clone().requires_grad_()
+    result = layer(x, *args)
+    generator = torch.Generator().manual_seed(1)
+    seed = torch.randn(result.shape, generator=generator, dtype=result.dtype)
+    found = torch.autograd.grad(result, [x, *layer.parameters()], seed, materialize_grads=True)
+    with torch.no_grad():
+        return [result.detach(), *found, layer(x, *args)]
+
+
+def close(found: list[Tensor], expected: list[Tensor]) -> None:
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.usefixtures("_in_ranges")
+@pytest.mark.parametrize("name", [*LAYERS])
+def test_steps_equal_those_at_once(name: str) -> None:
+    edge_index, edge_type = edges()
+    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
+    layer, x = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    whole = dacergnn.optimize(copy.deepcopy(layer))
+    expected = step(whole, x, *args)
+    streamed = dacergnn.optimize(copy.deepcopy(layer), config=LIMITED)
+    found = step(streamed, x, *args)
+    assert {*ranges(streamed)} == {3}
+    close(found, expected)
+    close(step(streamed, x, *args), expected)
+
+
+@pytest.mark.usefixtures("_in_ranges")
+def test_results_of_types_and_nodes() -> None:
+    """HGT has weights by type of node, and its destinations are nodes of several types."""
+    sizes, keys = {"a": 150, "b": 90}, [("a", "r", "b"), ("b", "s", "a"), ("a", "t", "a")]
+    layer = pyg.HGTConv(8, 12, (["a", "b"], keys), heads=2).double()
+    x = {kind: torch.randn(size, 8, dtype=torch.float64) for kind, size in sizes.items()}
+    graph = {key: torch.stack([torch.randint(sizes[key[n]], (900,)) for n in (0, 2)]) for key in keys}
+    results: list[list[Tensor]] = []
+    for config in (Config(), LIMITED):
+        model = dacergnn.optimize(copy.deepcopy(layer), config=config)
+        own = {kind: rows.clone().requires_grad_() for kind, rows in x.items()}
+        out = model(own, graph)
+        torch.cat([*out.values()]).pow(2).sum().backward()
+        wanted = [*own.values(), *(p for p in model.parameters() if p.grad is not None)]
+        results.append([*out.values(), *(t.grad for t in wanted if t.grad is not None)])
+    assert {*ranges(model)} == {3}
+    close(results[1], results[0])
+
+
+@pytest.mark.usefixtures("_in_ranges")
+def test_results_of_edges() -> None:
+    edge_index, _ = edges()
+    layer, x = pyg.GATConv(8, 6, heads=2).double(), torch.randn(N, 8, dtype=torch.float64)
+    whole = dacergnn.optimize(copy.deepcopy(layer))
+    expected = whole(x, edge_index, return_attention_weights=True)
+    streamed = dacergnn.optimize(copy.deepcopy(layer), config=LIMITED)
+    found = streamed(x, edge_index, return_attention_weights=True)
+    assert {*ranges(streamed)} == {3}
+    close([found[0], *found[1]], [expected[0], *expected[1]])
+
+
+@pytest.mark.usefixtures("_in_ranges")
+@pytest.mark.parametrize("name", ["GATConv", "RGCNConv"])
+def test_second_derivatives(name: str) -> None:
+    edge_index, edge_type = edges()
+    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
+    layer, features = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    whole = dacergnn.optimize(copy.deepcopy(layer))
+    step(whole, features, *args)
+    streamed = dacergnn.optimize(copy.deepcopy(layer), config=LIMITED)
+    results: list[list[Tensor]] = []
+    for model in (whole, streamed):
+        x = features.clone().requires_grad_()
+        (first,) = torch.autograd.grad(model(x, *args).pow(2).sum(), x, create_graph=True)
+        results.append([*torch.autograd.grad(first.pow(2).sum(), [x, *model.parameters()], materialize_grads=True)])
+    assert {*ranges(streamed)} == {3}
+    close(results[1], results[0])
+
+
+@pytest.mark.usefixtures("_in_ranges")
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed: int) -> None:
+    layer, (edge_index, edge_type) = random_layer(seed), edges(seed)
+    graph = HeteroGraph.from_arrays(edge_index, edge_type, num_nodes=N, num_edge_types=R)
+    options: Any = (ProgramSource(layer.text, ()), torch.float64, torch.int32)
+    whole = compiled_program(*options, Config(), Profile.of(graph))
+    generator = torch.Generator().manual_seed(seed)
+    spaces = whole.inference_code().spaces
+    inputs = [
+        torch.randn(graph.size(spaces[n][0]), *spaces[n][1], generator=generator, dtype=torch.float64)
+        for n in whole.inputs
+    ]
+    for name, tensor in zip(whole.inputs, inputs, strict=True):
+        tensor.requires_grad_(name in layer.learned)
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    results: list[list[Tensor]] = []
+    limited = compiled_program(*options, LIMITED, Profile.of(graph))
+    for made in (whole, limited):
+        out = made.run(graph, inputs)
+        results.append([*out, *torch.autograd.grad([o.sin().sum() for o in out], wanted, materialize_grads=True)])
+    assert [d.ranges is not None for d in limited.divisions(graph)] == [True]
+    close(results[1], results[0])
+
+
+def test_layers_share_the_limit() -> None:
+    """What others keep for the backward is not left to a layer."""
+    edge_index, x = torch.randint(3000, (2, 60_000)), torch.randn(3000, 16)
+    layer = pyg.EdgeConv(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16)))
+    whole = dacergnn.optimize(copy.deepcopy(layer))
+    whole(x, edge_index).sum().backward()
+    compiled, graph = program(whole)
+    need = compiled.need(graph.sizes, tuple(name != "x" for name in compiled.inputs)).peak
+    limited = dacergnn.optimize(layer, config=Config(memory=need + POOL.used))
+    limited(x, edge_index).sum().backward()
+    assert ranges(limited) == [1]
+    kept = POOL.take(max(need // 8, SMALL))
+    limited(x, edge_index).sum().backward()
+    POOL.give(kept)
+    assert max(ranges(limited)) > 1
+
+
+def test_a_limit_that_no_division_meets() -> None:
+    edge_index, _ = edges()
+    layer = dacergnn.optimize(pyg.GCNConv(8, 12), config=Config(memory=POOL.used + 1000))
+    with pytest.raises(MemoryLimitError) as error:
+        layer(torch.randn(N, 8), edge_index)
+    assert re.fullmatch(
+        r"GCNConv: a step needs 0\.\d+ MB beside its inputs, but 0\.001 MB are left; allow more by "
+        r"Config\(memory=\.\.\.\), or train on batches of neighbours \(docs/scale\.md\)\.",
+        str(error.value),
+    )
+    assert error.value.need > error.value.limit == 1000
+
+
+def test_programs_that_no_range_can_compute() -> None:
+    text = "def p(g, x: NS[8]):\n    for e in g.edges():\n        e.src['y'] += e.dst.x\n    return y\n"
+    graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
+    made = compiled_program(
+        ProgramSource(text, ()), torch.float32, torch.int32, Config(memory="1KB"), Profile.of(graph)
+    )
+    with pytest.raises(MemoryLimitError, match=r'It cannot run in ranges: "y" sums up edges of all destinations'):
+        made.run(graph, [torch.randn(N, 8)])
+
+
+@pytest.mark.parametrize("memory", ["6 parsecs", "0", -1, True, 1.5])
+def test_wrong_sizes(memory: Any) -> None:
+    with pytest.raises(DacergnnError, match=r'memory=.*; pass a size, as in "6GB", or "auto" for what is free'):
+        Config(memory=memory)
+
+
+def test_what_is_free_is_enough() -> None:
+    edge_index, _ = edges()
+    layer = dacergnn.optimize(pyg.GCNConv(8, 12), config=Config(memory="auto"))
+    layer(torch.randn(N, 8), edge_index)
+    assert ranges(layer) == [1]
