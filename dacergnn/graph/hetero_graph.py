@@ -6,6 +6,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from dacergnn.config import CheckGraph
 from dacergnn.errors import EncodingError, GraphError
-from dacergnn.graph import native_sorting, sorting
+from dacergnn.graph import native_sorting, saved, sorting
 from dacergnn.graph.canonical import canonical_edges, canonical_order, to_device, type_ranges
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero
 from dacergnn.graph.encodings import Encodings
@@ -72,6 +73,26 @@ class HeteroGraph:
         graph._encodings.take(built, counts)
         graph.check = check
         return graph
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the sorted edges, and all encodings that have been built, to a folder that `load` maps.
+
+        Raises:
+            GraphError: The folder cannot be written to.
+        """
+        saved.write(*self.state(), Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, check: bool = True) -> HeteroGraph:
+        """Returns the graph that `save` has written; its vectors are mapped from the files, which must stay.
+
+        Args:
+            check: Whether to compare the checksums of all files, for which each is read once.
+
+        Raises:
+            GraphError: The folder holds no graph, one of another version, or one that is damaged.
+        """
+        return cls.of_state(*saved.read(Path(folder), checked=check))
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = self._edges

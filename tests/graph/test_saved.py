@@ -1,0 +1,110 @@
+"""Graphs in folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import dacergnn
+from dacergnn.errors import GraphError
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.saved import INDEX
+from dacergnn.modules import RGAT
+
+NODES, EDGES, TYPES = 40, 300, 3
+
+
+def made(*, typed: bool = True) -> HeteroGraph:
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(NODES, (2, EDGES), generator=generator)
+    types = torch.randint(TYPES, (EDGES,), generator=generator)
+    if not typed:
+        return HeteroGraph.from_arrays(edges, None, num_nodes=NODES)
+    kinds = torch.arange(NODES) // 20
+    return HeteroGraph.from_arrays(
+        edges, types, num_nodes=NODES, num_edge_types=TYPES, node_type=kinds, edge_type_names=["r", "s", "t"]
+    )
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_loaded_graph_is_the_saved_one(tmp_path: Path, typed: bool) -> None:
+    graph = made(typed=typed)
+    graph.build(["ptr_E_dst", "ids_E_dst", "counts"])
+    graph.save(tmp_path / "graph")
+    loaded = HeteroGraph.load(tmp_path / "graph")
+    assert repr(loaded) == repr(graph)
+    assert loaded.sizes == graph.sizes
+    assert loaded.edge_type_names == graph.edge_type_names
+    assert loaded.checksum == graph.checksum
+    assert loaded.encoding_bytes().keys() == graph.encoding_bytes().keys()
+    for name in ("ptr_E_dst", "ids_E_dst", "idx_E_src", "ids_E_src", "ptr_E_srcpair"):
+        assert torch.equal(loaded.encoding(name), graph.encoding(name))
+    values = torch.arange(EDGES)
+    assert torch.equal(loaded.to_canonical(values), graph.to_canonical(values))
+
+
+def test_layers_run_on_loaded_graphs(tmp_path: Path) -> None:
+    graph = made()
+    layer, x = RGAT(8, 8, TYPES), torch.randn(NODES, 8)
+    expected = layer(x, graph)
+    graph.save(tmp_path)
+    loaded = HeteroGraph.load(tmp_path, check=False)
+    loaded.tell(built := [].append)
+    assert torch.equal(layer(x, loaded), expected)
+    assert built.__self__ == [], "encodings come from the files"
+
+
+def test_files_are_mapped_and_never_change(tmp_path: Path) -> None:
+    made().save(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    src = HeteroGraph.load(tmp_path).index("E", "src")
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
+    src[0] = 1
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_saving_again_replaces_a_graph(tmp_path: Path) -> None:
+    made().save(tmp_path)
+    first = HeteroGraph.load(tmp_path)
+    before = first.index("E", "src").clone()
+    made(typed=False).save(tmp_path)
+    assert torch.equal(first.index("E", "src"), before)
+    second = HeteroGraph.load(tmp_path)
+    assert second.size("R") == 1
+    files = {*json.loads((tmp_path / INDEX).read_text())["checksums"]}
+    assert {path.name for path in tmp_path.iterdir()} == files | {INDEX}
+
+
+def test_what_cannot_be_loaded(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match=r"holds no graph; name a folder that HeteroGraph.save has written"):
+        HeteroGraph.load(tmp_path / "none")
+    made().save(tmp_path)
+    index = tmp_path / INDEX
+    about = json.loads(index.read_text())
+    file = tmp_path / about["files"]["dst"]
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(GraphError, match=rf"is damaged \(the checksum of {file.name} differs\); save the graph again"):
+        HeteroGraph.load(tmp_path)
+    file.write_bytes(content[:-8])
+    with pytest.raises(GraphError, match="is damaged"):
+        HeteroGraph.load(tmp_path, check=False)
+    file.unlink()
+    with pytest.raises(GraphError, match="is damaged"):
+        HeteroGraph.load(tmp_path)
+    index.write_text(json.dumps(about | {"version": 99}))
+    with pytest.raises(GraphError, match="has version 99, but this is for 1; save the graph again"):
+        HeteroGraph.load(tmp_path)
+
+
+def test_folders_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GraphError, match="the graph cannot be written there: "):
+        made().save(tmp_path / "file" / "graph")
+
+
+def test_a_graph_is_public() -> None:
+    assert {"save", "load"} <= {*dir(dacergnn.HeteroGraph)}
