@@ -103,6 +103,10 @@ class MemoryLimitError(DacergnnError, MemoryError):
         self.limit = limit
 
 
+class DistributedError(DacergnnError):
+    """Signals that processes cannot exchange rows, since one has failed or none were started."""
+
+
 class BuildError(DacergnnError):
     """Signals that the compiler is missing or rejected generated code."""
 

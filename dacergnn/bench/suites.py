@@ -11,6 +11,7 @@ SUITES = {
     "relational": "",
     "caching": "dacergnn.bench.caching.command:caching",
     "batches": "dacergnn.bench.batches.command:batches",
+    "scale": "dacergnn.bench.scale.command:scale",
 }
 """Name of a suite -> module:attribute of its command; the first suite is `SuiteCommand` itself."""
 
@@ -49,6 +50,6 @@ def suite_option(command: Any) -> Any:
         type=names,
         default=next(iter(SUITES)),
         expose_value=False,
-        help="What to measure: relational layers, homogeneous ones by caching strategy, or training on sampled batches "
-        "(dacergnn bench --suite caching --help).",
+        help="What to measure: relational layers, homogeneous ones by caching strategy, training on sampled batches, or "
+        "steps on large graphs within a limit of memory (dacergnn bench --suite caching --help).",
     )(command)

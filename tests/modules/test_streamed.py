@@ -222,3 +222,22 @@ def test_what_is_free_is_enough() -> None:
     layer = dacergnn.optimize(pyg.GCNConv(8, 12), config=Config(memory="auto"))
     layer(torch.randn(N, 8), edge_index)
     assert ranges(layer) == [1]
+
+
+@pytest.mark.usefixtures("_in_ranges")
+def test_reports_tell_of_ranges() -> None:
+    edge_index, _ = edges()
+    layer = dacergnn.optimize(pyg.GATConv(8, 6), config=LIMITED)
+    layer(torch.randn(N, 8), edge_index).sum().backward()
+    report = dacergnn.explain(layer)
+    assert "in 3 ranges of destinations, of which this is one" in str(report).replace("\n    ", " ")
+    assert (report.layers[0].ranges, report.layers[0].step_bytes) == (3, 0)
+
+
+def test_reports_estimate_what_a_step_takes() -> None:
+    edge_index, _ = edges()
+    layer = dacergnn.optimize(pyg.GATConv(8, 6))
+    layer(torch.randn(N, 8), edge_index).sum().backward()
+    report = dacergnn.explain(layer, verbose=True)
+    assert report.layers[0].step_bytes > 0
+    assert "beside its inputs, as estimated" in str(report)

@@ -1,0 +1,1 @@
+"""The suite of large graphs: steps within a limit of memory against steps without one."""

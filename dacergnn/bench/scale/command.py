@@ -1,0 +1,100 @@
+"""Defines the command `dacergnn bench --suite scale`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.data_option import data_option
+from dacergnn.bench.environment import environment
+from dacergnn.bench.process import ask
+from dacergnn.bench.settings import MODELS
+from dacergnn.bench.suites import suite_option
+from dacergnn.config import Config
+
+WORKER = "dacergnn.bench.scale.worker"
+LIMIT_S = 1800.0
+"""Seconds for one process, including the graph, builds and encodings."""
+Row = dict[str, Any]
+
+
+@click.command()
+@suite_option
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
+@data_option("mag~")
+@click.option("--limits", default="4GB", callback=names, show_default=True, help="Config(memory=...), comma-separated.")
+@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
+@click.option("--steps", default=3, show_default=True, type=click.IntRange(1), help="Measured steps of each limit.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write all results to this file.")  # fmt: skip
+def scale(
+    models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
+    path: Path | None,
+) -> None:  # fmt: skip
+    """Measure training steps within a limit of memory against steps without one.
+
+    Steps with and without a limit run in turns in one process, and times are medians. Peaks come from processes of
+    their own: what a step takes at the most beside features and parameters, with the encodings of the graph.
+    """
+    for limit in limits:
+        Config(memory=limit)  # raises an error for what is no size
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    rows: list[Row] = []
+    with progress_bar(console) as bar:
+        task = bar.add_task("starting", total=len(models) * len(data))
+        for model, graph in product(models, data):
+            bar.update(task, description=f"{model} on {graph}")
+            request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
+            rows += measured(request, ["", *limits])
+            bar.advance(task)
+    console.print(_table(rows))
+    if path is not None:
+        about = {"command": shlex.join(["dacergnn", *sys.argv[1:]]), "date": datetime.now(UTC).isoformat()}
+        path.write_text(json.dumps({"rows": rows, "environment": dict(environment()), **about}, indent=1) + "\n")
+        console.print(f"Results written to {path}")
+    if any("error" in row for row in rows):
+        sys.exit(1)
+
+
+def measured(request: Row, limits: list[str]) -> list[Row]:
+    """Returns a row for each limit, "" for none: seconds, peak and estimate in bytes, ranges, and the difference."""
+    bounded = {**request, "limit_bytes": 64 << 30}
+    times = ask(WORKER, {**bounded, "limits": limits}, LIMIT_S)
+    rows: list[Row] = []
+    for limit in limits:
+        row: Row = {**request, "limit": limit}
+        peak = ask(WORKER, {**bounded, "limits": [limit], "peak": True}, LIMIT_S)
+        failed = times.get("error", peak.get("error"))
+        rows.append({**row, "error": failed} if failed else {**row, **times[limit], **peak[limit]})
+    return rows
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table(title="Training steps within a limit of memory")
+    columns = ("model", "graph", "limit", "ranges", "step s", "ratio", "peak GB", "estimated GB", "difference")
+    for column in columns:
+        table.add_column(column, justify="left" if column in columns[:3] else "right")
+    whole: dict[tuple[str, str], float] = {}
+    for row in rows:
+        names = row["model"], row["data"], row["limit"] or "none"
+        if "error" in row:
+            table.add_row(*names, row["error"])
+            continue
+        seconds = row["seconds"]
+        least = whole.setdefault(names[:2], seconds)
+        sizes = (f"{row[name] / 1e9:.2f}" for name in ("peak", "estimate"))
+        table.add_row(
+            *names, str(row["ranges"]), f"{seconds:.2f}", f"{seconds / least:.2f}", *sizes, f"{row['difference']:.0e}"
+        )
+    return table

@@ -1,0 +1,126 @@
+"""Full-graph training in several processes equals that in one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dacergnn.distributed import DistributedGraph, partition
+from dacergnn.errors import ArrayError, DacergnnError, DistributedError
+from dacergnn.graph import HeteroGraph
+
+pytest.importorskip("torch_geometric")
+ROOT = Path(__file__).parents[2]
+NEVER = -1
+
+
+def started(size: int, folder: Path, *task: object) -> list[subprocess.Popen[str]]:
+    """Starts the processes of a task; each writes what it found to a file."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    about = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(ROOT)}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.distributed.worker", *map(str, task), str(folder / f"{size}-{rank}.pt")],
+            env={**os.environ, **about, "RANK": str(rank)}, cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+
+
+def trained(size: int, folder: Path, name: str, data: str, steps: int) -> list[dict[str, Any]]:
+    for process in started(size, folder, name, data, steps, NEVER):
+        _, error = process.communicate(timeout=600)
+        assert process.returncode == 0, error
+    return [torch.load(folder / f"{size}-{rank}.pt") for rank in range(size)]
+
+
+def check(folder: Path, name: str, data: str, sizes: tuple[int, ...]) -> None:
+    (whole,) = trained(1, folder, name, data, 20)
+    assert whole["losses"][-1] < whole["losses"][0]
+    for size in sizes:
+        for part in trained(size, folder, name, data, 20):
+            torch.testing.assert_close(part["losses"], whole["losses"], rtol=1e-5, atol=1e-6)
+            for found, expected in zip(part["gradients"], whole["gradients"], strict=True):
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["RGCN", "RGAT", "GAT", "HGT", "HeteroConv"])
+def test_training_equals_that_of_one_process(name: str, tmp_path: Path) -> None:
+    check(tmp_path, name, "random", (2, 4) if name == "RGAT" else (2,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["aifb", "am~0.1"])
+@pytest.mark.parametrize("name", ["RGCN", "RGAT"])
+def test_training_on_real_graphs(name: str, data: str, tmp_path: Path) -> None:
+    check(tmp_path, name, data, (2,))
+
+
+def test_a_process_that_is_killed_ends_the_others(tmp_path: Path) -> None:
+    start = time.monotonic()
+    first, second = started(2, tmp_path, "RGCN", "random", 1000, 3)
+    _, error = first.communicate(timeout=120)
+    second.communicate(timeout=120)
+    assert second.returncode == 3
+    assert first.returncode == 1
+    assert "DistributedError: process 0 of 2 cannot exchange rows, since another one has failed" in error
+    assert time.monotonic() - start < 110
+
+
+def graph_of(nodes: int = 40, typed: bool = False) -> HeteroGraph:
+    edges = torch.randint(nodes, (2, 300), generator=torch.Generator().manual_seed(0))
+    kinds = torch.arange(nodes) // 20 if typed else None
+    return HeteroGraph.from_arrays(edges, None, num_nodes=nodes, node_type=kinds)
+
+
+@pytest.mark.parametrize("method", ["ranges", "random"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_partitions_have_about_as_much_work(method: str, parts: int) -> None:
+    graph = graph_of(typed=True)
+    owners = partition(graph, parts, method=method)
+    assert owners.dtype == torch.int64
+    assert {*owners.tolist()} == {*range(parts)}
+    assert torch.equal(owners, partition(graph, parts, method=method))
+    if method == "ranges":
+        for kind in (owners[:20], owners[20:]):
+            assert torch.equal(kind, kind.sort().values), "successive nodes of each type"
+            assert {*kind.tolist()} == {*range(parts)}
+        work = torch.bincount(owners[graph.index("E", "dst").long()])
+        assert work.max() <= 1.35 * work.float().mean()
+
+
+def test_metis_cuts_fewer_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pymetis")
+    rings = torch.arange(40)
+    edges = torch.stack([rings, (rings // 20) * 20 + (rings + 1) % 20])
+    owners = partition(HeteroGraph.from_arrays(edges, None, num_nodes=40), 2, method="metis")
+    assert int((owners[edges[0]] != owners[edges[1]]).sum()) == 0
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(DacergnnError, match='method="metis" needs the package pymetis; install it, or use "ranges"'):
+        partition(graph_of(), 2, method="metis")
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ArrayError, match="parts is 0; give the number of processes, 1 or more"):
+        partition(graph_of(), 0)
+    with pytest.raises(DacergnnError, match="method='best' is not one of ranges, random, metis"):
+        partition(graph_of(), 2, method="best")
+    edges = torch.zeros(2, 1, dtype=torch.int64)
+    with pytest.raises(ArrayError, match="graph has other destinations than sources"):
+        partition(HeteroGraph.from_arrays(edges, None, num_nodes=(3, 2)), 2)
+    with pytest.raises(DistributedError, match=r"torch\.distributed is not initialized; call init_process_group first"):
+        DistributedGraph(edges, torch.zeros(3, dtype=torch.int64))

@@ -1,0 +1,141 @@
+"""Trains a model in one of several processes; `python worker.py TASK OUT`, with the variables of torch's launcher."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGATConv, RGCNConv, SAGEConv
+
+import dacergnn
+from dacergnn.distributed import DistributedGraph, partition
+from dacergnn.graph import HeteroGraph
+
+FEATURES, CLASSES = 16, 4
+SIZES = {"a": 120, "b": 90}
+KEYS = [("a", "r", "b"), ("b", "s", "a"), ("a", "t", "a")]
+
+
+class Net(nn.Module):
+    """Two layers over the rows that an exchange returns."""
+
+    def __init__(self, convs: list[nn.Module]) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(convs)
+
+    def forward(self, graph: Any, x: Any, *extra: Tensor) -> Any:
+        for number, conv in enumerate(self.convs):
+            x = own(conv(graph.exchange(x), graph.edge_index, *extra), graph.num_own)
+            if number == 0:
+                x = {k: r.relu() for k, r in x.items()} if isinstance(x, dict) else x.relu()
+        return x
+
+
+class Whole:
+    """Stands for the graph of a single process."""
+
+    def __init__(self, edge_index: Any, num_own: Any) -> None:
+        self.edge_index, self.num_own = edge_index, num_own
+
+    def exchange(self, x: Any) -> Any:
+        return x
+
+
+def own(rows: Any, counts: Any) -> Any:
+    return {k: r[: counts[k]] for k, r in rows.items()} if isinstance(rows, dict) else rows[:counts]
+
+
+def convs(name: str, relations: int) -> list[nn.Module]:
+    sizes = [(FEATURES, 16), (16, CLASSES)]
+    if name == "RGCN":
+        return [RGCNConv(i, o, relations) for i, o in sizes]
+    if name == "RGAT":
+        return [RGATConv(i, o, relations) for i, o in sizes]
+    if name == "GAT":
+        return [GATConv(i, o) for i, o in sizes]
+    if name == "HGT":
+        return [HGTConv(i, o, ([*SIZES], KEYS)) for i, o in sizes]
+    return [HeteroConv({key: SAGEConv((i, i), o) for key in KEYS}) for i, o in sizes]
+
+
+def problem(name: str, data: str) -> tuple[Any, Any, Any, tuple[Tensor, ...], int]:
+    """Returns edges, features, classes, edge types and the number of relations of a task."""
+    torch.manual_seed(0)
+    if name in ("HGT", "HeteroConv"):
+        edges = {key: torch.stack([torch.randint(SIZES[key[n]], (700,)) for n in (0, 2)]) for key in KEYS}
+        x = {kind: torch.randn(size, FEATURES) for kind, size in SIZES.items()}
+        return edges, x, {kind: torch.randint(CLASSES, (size,)) for kind, size in SIZES.items()}, (), len(KEYS)
+    if data == "random":
+        nodes, relations = 300, 5
+        edges, types = torch.randint(nodes, (2, 3000)), torch.randint(relations, (3000,))
+    else:
+        graph = dacergnn.datasets.resolve(data).graph
+        nodes, relations = graph.size("NS"), graph.size("R")
+        edges = torch.stack([graph.index("E", "src").long(), graph.index("E", "dst").long()])
+        types = graph.index("E", "etype").long()
+    x, y = torch.randn(nodes, FEATURES), torch.randint(CLASSES, (nodes,))
+    return edges, x, y, () if name == "GAT" else (types,), relations
+
+
+def owners(edges: Any, sizes: Any, size: int) -> Any:
+    if isinstance(edges, dict):
+        return {kind: torch.arange(count) * size // count for kind, count in sizes.items()}
+    return partition(HeteroGraph.from_arrays(edges, None, num_nodes=sizes), size)
+
+
+def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
+    size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+    edges, x, y, extra, relations = problem(name, data)
+    typed = isinstance(edges, dict)
+    torch.manual_seed(1)
+    model: Any = dacergnn.optimize(Net(convs(name, relations)))
+    counts = {kind: len(rows) for kind, rows in x.items()} if typed else len(x)
+    total = sum(counts.values()) if typed else counts
+    graph: Any = Whole(edges, counts)
+    if size > 1:
+        dist.init_process_group("gloo")
+        graph = DistributedGraph(edges, owners(edges, counts, size))
+        if typed:
+            x, y = ({k: r[graph.own[k]] for k, r in rows.items()} for rows in (x, y))
+        else:
+            x, y, extra = x[graph.own], y[graph.own], tuple(e[graph.edges] for e in extra)
+        with torch.no_grad():
+            model(graph, x, *extra)
+        model = DistributedDataParallel(model, find_unused_parameters=True)
+    else:
+        with torch.no_grad():
+            model(graph, x, *extra)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    losses: list[float] = []
+    gradients: list[Tensor] = []
+    for step in range(steps):
+        if step == fails and rank == 1:
+            os._exit(3)
+        optimizer.zero_grad()
+        out = model(graph, x, *extra)
+        rows, classes = (torch.cat([out[k] for k in y]), torch.cat([*y.values()])) if typed else (out, y)
+        summed = nn.functional.cross_entropy(rows, classes, reduction="sum") / total
+        (summed * size).backward()  # gradients are averaged over the processes
+        loss = summed.detach().clone()
+        if size > 1:
+            dist.all_reduce(loss)
+        losses.append(float(loss))
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        optimizer.step()
+    read = getattr(graph, "rows_read", 0)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"losses": losses, "gradients": gradients, "read": read, "peak": peak}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    name, data, steps, fails, out = sys.argv[1:]
+    found = train(name, data, int(steps), int(fails))
+    torch.save(found, Path(out))
