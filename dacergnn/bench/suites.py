@@ -50,6 +50,6 @@ def suite_option(command: Any) -> Any:
         type=names,
         default=next(iter(SUITES)),
         expose_value=False,
-        help="What to measure: relational layers, homogeneous ones by caching strategy, training on sampled batches, or "
-        "steps on large graphs within a limit of memory (dacergnn bench --suite caching --help).",
+        help="What to measure: relational layers, homogeneous ones by caching strategy, training on sampled batches, "
+        "or steps within a limit of memory (dacergnn bench --suite caching --help).",
     )(command)

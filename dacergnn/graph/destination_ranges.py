@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -14,8 +15,8 @@ from dacergnn.graph.edge_list import all_zero
 from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 
-FEW_SOURCES = 0.8
-"""Share of all sources up to which a range has rows of its own sources only, which are copied for it."""
+DENSE = 0.5
+"""Share of successive sources from which a range has all of them. Rows of fewer sources are copied for it."""
 Run = tuple[int, int]
 """The first position of successive edges, and the position after the last one."""
 
@@ -27,15 +28,33 @@ class DestinationRange:
     Args:
         start, stop: The destinations.
         runs: The canonical positions of the edges in the whole graph, ascending; each relation has one run at most.
-        sources: [NS'] int64, the sources of these edges, ascending; None if the range has all sources.
+        sources: The sources of the range: successive ones, or [NS'] int64, those of its edges, ascending.
         graph: The graph of the range; its edges are in the order of the whole graph.
     """
 
     start: int
     stop: int
     runs: tuple[Run, ...]
-    sources: Tensor | None
+    sources: slice | Tensor
     graph: HeteroGraph
+
+    @property
+    def copies(self) -> bool:
+        """Tells whether rows of sources are copied for this range."""
+        return isinstance(self.sources, Tensor)
+
+    def source_rows(self, values: Tensor) -> Tensor:
+        """Returns the rows of this range's sources, of ``values`` [NS, ...]."""
+        if isinstance(self.sources, slice):
+            return values[self.sources]
+        return values.index_select(0, self.sources)
+
+    def add_source_rows(self, total: Tensor, rows: Tensor) -> None:
+        """Adds rows of this range's sources to ``total`` [NS, ...] in place."""
+        if isinstance(self.sources, slice):
+            total[self.sources] += rows
+        else:
+            total.index_add_(0, self.sources, rows)
 
     def edge_rows(self, values: Tensor) -> Tensor:
         """Returns the rows of this range's edges, of ``values`` [E, ...] in the order of the whole graph."""
@@ -50,25 +69,30 @@ class DestinationRange:
             done += stop - start
 
 
+class Divided(list[DestinationRange]):
+    """Holds all ranges of a graph; unlike other lists, it may be referred to weakly."""
+
+
 class DestinationRanges:
-    """Holds the ranges of a graph, which are made when they are first asked for and kept with the graph."""
+    """Divides a graph; the same ranges serve all who ask, as long as one of them holds them."""
 
     def __init__(self, graph: HeteroGraph) -> None:
         self._graph = graph
-        self._divided: dict[int, list[DestinationRange]] = {}
+        self._divided: weakref.WeakValueDictionary[int, Divided] = weakref.WeakValueDictionary()
 
     @classmethod
     def of(cls, graph: HeteroGraph) -> DestinationRanges:
         """Returns the ranges of a graph."""
         return graph.derived.setdefault(cls, cls(graph))
 
-    def divided(self, count: int) -> list[DestinationRange]:
+    def divided(self, count: int) -> Divided:
         """Returns about ``count`` ranges, with about as many edges and destinations each."""
-        if count not in self._divided:
-            bounds = self.bounds(count)
+        known = self._divided.get(count)
+        if known is None:
             with lasting():
-                self._divided = {count: [self._range(*ends) for ends in pairwise(bounds)]}
-        return self._divided[count]
+                known = Divided(self._range(*ends) for ends in pairwise(self.bounds(count)))
+            self._divided[count] = known
+        return known
 
     def expected(self, count: int) -> dict[str, int]:
         """Returns the rows of a range by row space, if sources are spread evenly; makes no range."""
@@ -78,7 +102,7 @@ class DestinationRanges:
         for space in ("NS", "U", "Us", "Ud"):
             edges = whole["E" + space[1:]] if space != "NS" else whole["E"]
             rows[space] = math.ceil(whole[space] * (1 - (1 - 1 / count) ** (edges / max(whole[space], 1))))
-        if rows["NS"] > FEW_SOURCES * whole["NS"]:
+        if rows["NS"] > DENSE * whole["NS"]:
             rows["NS"] = whole["NS"]
         rows["RNS"] = rows["R"] * rows["NS"]
         return rows
@@ -99,20 +123,25 @@ class DestinationRanges:
     def _range(self, start: int, stop: int) -> DestinationRange:
         edges = self._graph.encodings.edges
         positions = ((edges.dst >= start) & (edges.dst < stop)).nonzero().view(-1)
-        src, sources = edges.src[positions], None
+        src = edges.src[positions]
         present = torch.zeros(edges.num_src, dtype=torch.bool, device=src.device)
         present[src.long()] = True
-        if int(present.sum()) <= FEW_SOURCES * edges.num_src:
-            sources = present.nonzero().view(-1)
+        sources: slice | Tensor = present.nonzero().view(-1)
+        first, last = (int(sources[0]), int(sources[-1])) if len(sources) else (0, 0)
+        if len(sources) >= DENSE * (last + 1 - first):
+            sources, num_src = slice(first, last + 1), last + 1 - first
+            src = src - first
+        else:
+            num_src = len(sources)
             src = (present.cumsum(0) - 1)[src.long()].to(src.dtype)
         src_type = edges.src_type
         part = edges._replace(
             src=src,
             dst=edges.dst[positions] - start,
             edge_type=edges.edge_type[positions] if edges.num_edge_types > 1 else all_zero(src),
-            num_src=edges.num_src if sources is None else len(sources),
+            num_src=num_src,
             num_dst=stop - start,
-            src_type=src_type if src_type is None or sources is None else src_type[sources],
+            src_type=None if src_type is None else src_type[sources],
             dst_type=None if edges.dst_type is None else edges.dst_type[start:stop],
             bipartite=True,
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Mask = tuple[bool, ...]
 _COUNTS = sorted({*range(2, 9), *(round(2 ** (n / 4)) for n in range(12, 49))})
 """Numbers of ranges that are tried: up to 4,096."""
+_TRIALS = 6
 
 
 @dataclass(frozen=True)
@@ -87,17 +88,36 @@ class MemoryLimit:
             self._streams.parts  # noqa: B018
         except ProgramError as reason:
             raise MemoryLimitError(program.title, whole, limit, f"It cannot run in ranges: {reason}") from None
-        made, least = DestinationRanges.of(graph), whole
+        found, least = self._fewest(graph, mask, limit)
+        if found is None:
+            raise MemoryLimitError(program.title, min(least, whole), limit)
+        return found
+
+    def _fewest(self, graph: HeteroGraph, mask: Mask, limit: float) -> tuple[Division | None, int]:
+        """Returns the fewest ranges that stay within a limit, None if no number does; and the least need that was seen.
+
+        The first number comes from sizes that would be right if edges were spread evenly. Each trial tells how far
+        these are wrong.
+        """
+        fixed, found, least = self._fixed(graph, mask)[0], None, 1 << 62
         counts = [n for n in _COUNTS if n <= graph.size("ND")]
-        for count in counts[bisect_left(counts, True, key=lambda n: self._expected(graph, n, mask) <= limit) :]:
-            ranges = made.divided(count)
+        low, high, error = 0, len(counts), 1.0
+        for _ in range(_TRIALS):
+            if low >= high:
+                break
+            left = (limit - fixed) / error
+            at = bisect_left(
+                counts, True, low, high - 1, key=lambda n: self._expected(graph, n, mask) - fixed <= left
+            )  # fmt: skip
+            ranges = DestinationRanges.of(graph).divided(counts[at])
             need = self._needed(graph, ranges, mask)
+            error = max((need - fixed) / (self._expected(graph, counts[at], mask) - fixed), 0.01)
             if need <= limit:
-                return Division(ranges, need)
-            if need >= least:
-                break  # what all ranges share is too much
-            least = need
-        raise MemoryLimitError(program.title, least, limit)
+                found, high = Division(ranges, need), at
+            else:
+                low = at + 1
+            least = min(least, need)
+        return found, least
 
     def _expected(self, graph: HeteroGraph, count: int, mask: Mask) -> int:
         """Returns the bytes that a step in ``count`` ranges should take."""
@@ -112,8 +132,7 @@ class MemoryLimit:
         """Returns the bytes of a step in ranges."""
         fixed, wanted = self._fixed(graph, mask)
         needs = [
-            self._ranged(self._streams.of_range(p), CountedSizes(p.graph), wanted, copies=p.sources is not None)
-            for p in ranges
+            self._ranged(self._streams.of_range(p), CountedSizes(p.graph), wanted, copies=p.copies) for p in ranges
         ]
         return fixed + sum(encodings for _, encodings in needs) + max(ranged for ranged, _ in needs)
 
@@ -129,7 +148,7 @@ class MemoryLimit:
             own = tuple(name in wanted for name in nodes.inputs)
             need = nodes.need(sizes, own)
             # Its results are kept until their gradients are complete; its own backward comes afterwards.
-            fixed += need.results + need.gradients + need.encodings
+            fixed += need.results + need.gradients + sum(need.encodings.values())
             if True in own:
                 wanted |= {*parts.nodes_outputs}
         return fixed, wanted
@@ -146,8 +165,14 @@ class MemoryLimit:
             copies: Whether the range has copies of the rows of its sources.
         """
         inputs, item = self._streams.parts.inputs, program.dtype.itemsize
-        need = program.need(sizes, tuple(inputs[name].source in wanted for name in program.inputs))
+        forward = program.need(sizes, (False,) * len(program.inputs))
+        peak, encodings = forward.results + forward.workspace, dict(forward.encodings)
+        made = program.gradients(tuple(inputs[name].source in wanted for name in program.inputs))
+        if made is not None:
+            need = made.program.need(sizes, (False,) * len(made.program.inputs))
+            peak = max(peak, need.results + need.workspace)
+            encodings |= need.encodings
         copied = [n for n, a in inputs.items() if a.kind == "edges" or (a.kind == "sources" and copies)]
         rows = sum(sizes[program.space(name)] * program.width(name) * item for name in copied)
         edges = sizes["E"] * program.index.itemsize * (3 if sizes["R"] > 1 else 2)
-        return need.peak - need.encodings + rows, need.encodings + edges
+        return peak + rows, sum(encodings.values()) + edges

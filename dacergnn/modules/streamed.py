@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -98,7 +98,7 @@ class _Call:
         own = self.streams.parts.inputs
         for name in self.streams.of_range(part).inputs:
             position = self.names.index(own[name].source)
-            yield position, own[name], _rows(tensors[position], own[name], part, self.graph)
+            yield position, own[name], _rows(tensors[position], own[name], part)
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results; nothing is saved."""
@@ -136,28 +136,18 @@ class _Call:
         """Returns the gradients of the arrays in ``wanted``, added up range by range."""
         gradients: list[Tensor | None] = [None] * len(tensors)
         for part in self.ranges:
-            taken = [(position, array, rows.detach()) for position, array, rows in self.inputs(part, tensors)]
-            for position, _, rows in taken:
-                rows.requires_grad_(wanted[position])
-            with torch.enable_grad():
-                results = self.streams.of_range(part).run(part.graph, [rows for _, _, rows in taken])
-            pairs = [
-                (result, _rows(seed, array, part, self.graph))
-                for result, seed, array in zip(results, seeds, self.results, strict=True)
-                if result.requires_grad
-            ]
-            own = [entry for entry in taken if wanted[entry[0]]]
-            if not pairs or not own:
+            taken = [*self.inputs(part, tensors)]
+            made = self.streams.of_range(part).gradients(tuple(wanted[position] for position, _, _ in taken))
+            if made is None:
                 continue
-            found = torch.autograd.grad(
-                [result for result, _ in pairs], [rows for _, _, rows in own], [seed for _, seed in pairs],
-                allow_unused=True,
-            )  # fmt: skip
-            given = cast("Sequence[Tensor | None]", found)
-            del results, pairs, taken
-            for (position, array, _), gradient in zip(own, given, strict=True):
-                if gradient is not None:
-                    gradients[position] = _added(gradients[position], gradient, tensors[position], array, part)
+            rows = [taken[slot][2] for slot in made.inputs]
+            rows += [_rows(seeds[slot], self.results[slot], part) for slot in made.seeds]
+            with torch.no_grad():
+                found = made.program.run(part.graph, rows)
+            for slot, gradient in zip(made.wrt, found, strict=True):
+                position, array, own = taken[slot]
+                total = gradients[position]
+                gradients[position] = _added(total, gradient.view(own.shape), tensors[position], array, part)
         return gradients
 
     def _empty(self, rows: Tensor, array: RangeArray) -> Tensor:
@@ -172,21 +162,18 @@ def _by_rows(tensor: Tensor, count: int) -> Tensor:
     return tensor if tensor.size(0) == count else tensor.reshape(count, -1)
 
 
-def _rows(tensor: Tensor, array: RangeArray, part: DestinationRange, graph: HeteroGraph) -> Tensor:
+def _rows(tensor: Tensor, array: RangeArray, part: DestinationRange) -> Tensor:
     """Returns the rows of an array that a range has."""
-    if array.kind == "types" or (array.kind == "sources" and part.sources is None):
-        return tensor
     if array.kind == "rows":
         return tensor[part.start : part.stop]
     if array.kind == "edges":
         return part.edge_rows(tensor)
-    assert part.sources is not None
-    return tensor.index_select(0, part.sources)
+    return part.source_rows(tensor) if array.kind == "sources" else tensor
 
 
 def _added(total: Tensor | None, gradient: Tensor, like: Tensor, array: RangeArray, part: DestinationRange) -> Tensor:
     """Returns a gradient to which that of a range has been added, in place except at first."""
-    if array.kind == "types" or (array.kind == "sources" and part.sources is None):
+    if array.kind == "types":
         return gradient if total is None else total.add_(gradient)
     if total is None:
         total = torch.zeros_like(like)
@@ -195,8 +182,7 @@ def _added(total: Tensor | None, gradient: Tensor, like: Tensor, array: RangeArr
     elif array.kind == "edges":
         part.add_edge_rows(total, gradient)
     else:
-        assert part.sources is not None
-        total.index_add_(0, part.sources, gradient)
+        part.add_source_rows(total, gradient)
     return total
 
 

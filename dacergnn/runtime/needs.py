@@ -77,19 +77,19 @@ class Need:
         saved: Arrays that the forward saves for the backward.
         workspace: Arrays between operators: of the forward or the backward, whatever is more.
         gradients: Gradients of the results, which the backward takes, and of the inputs, which it returns.
-        encodings: Encodings of the graph that the kernels read.
+        encodings: Encodings of the graph that the kernels read, by name.
     """
 
     results: int
     saved: int
     workspace: int
     gradients: int
-    encodings: int
+    encodings: Mapping[str, int]
 
     @property
     def peak(self) -> int:
         """Returns the most bytes at one time."""
-        return self.results + self.saved + self.workspace + self.gradients + self.encodings
+        return self.results + self.saved + self.workspace + self.gradients + sum(self.encodings.values())
 
     @classmethod
     def of(
@@ -113,7 +113,7 @@ class Need:
             again = arrange(own, sizes, item, places, offsets[-1]).size + own.scratch(sizes)
             workspace, names = max(workspace, again), names | {*backward.encodings}
             gradients = returned + _bytes(backward.outputs, sizes, item)
-        encodings = index * sum(_entries(name, sizes) for name in names)
+        encodings = {name: index * _entries(name, sizes) for name in names}
         return cls(returned, offsets[-1], workspace, gradients, encodings)
 
 

@@ -31,7 +31,7 @@ Row = dict[str, Any]
 @click.command()
 @suite_option
 @click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
-@data_option("mag~")
+@data_option("mag~", "wikikg2~")
 @click.option("--limits", default="4GB", callback=names, show_default=True, help="Config(memory=...), comma-separated.")
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--steps", default=3, show_default=True, type=click.IntRange(1), help="Measured steps of each limit.")
