@@ -77,7 +77,7 @@ class DestinationRanges:
     """Divides a graph; the same ranges serve all who ask, as long as one of them holds them."""
 
     def __init__(self, graph: HeteroGraph) -> None:
-        self._graph = graph
+        self._whole = weakref.ref(graph)  # the graph holds this
         self._divided: weakref.WeakValueDictionary[int, Divided] = weakref.WeakValueDictionary()
 
     @classmethod
@@ -85,12 +85,20 @@ class DestinationRanges:
         """Returns the ranges of a graph."""
         return graph.derived.setdefault(cls, cls(graph))
 
+    @property
+    def _graph(self) -> HeteroGraph:
+        graph = self._whole()
+        assert graph is not None, "whoever divides a graph holds it"
+        return graph
+
     def divided(self, count: int) -> Divided:
         """Returns about ``count`` ranges, with about as many edges and destinations each."""
         known = self._divided.get(count)
         if known is None:
+            bounds = self.bounds(count)
             with lasting():
-                known = Divided(self._range(*ends) for ends in pairwise(self.bounds(count)))
+                runs = self._runs(bounds)
+                known = Divided(self._range(*ends, own) for ends, own in zip(pairwise(bounds), runs, strict=True))
             self._divided[count] = known
         return known
 
@@ -120,10 +128,28 @@ class DestinationRanges:
         counts = torch.bincount(self._graph.index("E", "dst"), minlength=self._graph.size("ND")) + 1
         return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
-    def _range(self, start: int, stop: int) -> DestinationRange:
+    def _runs(self, bounds: list[int]) -> list[tuple[Run, ...]]:
+        """Returns the positions of the edges of each range: one run for each relation, whose edges are sorted."""
         edges = self._graph.encodings.edges
-        positions = ((edges.dst >= start) & (edges.dst < stop)).nonzero().view(-1)
-        src = edges.src[positions]
+        counts = torch.unique_consecutive(edges.edge_type, return_counts=True)[1].tolist()
+        ends = torch.tensor(bounds, dtype=edges.dst.dtype, device=edges.dst.device)
+        runs: list[list[Run]] = [[] for _ in bounds[1:]]
+        first = 0
+        for count in counts:
+            cuts = (first + torch.searchsorted(edges.dst[first : first + count].contiguous(), ends)).tolist()
+            for own, run in zip(runs, pairwise(cuts), strict=True):
+                if run[0] < run[1]:
+                    own.append(run)
+            first += count
+        return [tuple(own) for own in runs]
+
+    def _range(self, start: int, stop: int, runs: tuple[Run, ...]) -> DestinationRange:
+        edges = self._graph.encodings.edges
+
+        def taken(vector: Tensor) -> Tensor:
+            return torch.cat([vector[first:last] for first, last in runs] or [vector[:0]])
+
+        src = taken(edges.src)
         present = torch.zeros(edges.num_src, dtype=torch.bool, device=src.device)
         present[src.long()] = True
         sources: slice | Tensor = present.nonzero().view(-1)
@@ -137,22 +163,12 @@ class DestinationRanges:
         src_type = edges.src_type
         part = edges._replace(
             src=src,
-            dst=edges.dst[positions] - start,
-            edge_type=edges.edge_type[positions] if edges.num_edge_types > 1 else all_zero(src),
+            dst=taken(edges.dst) - start,
+            edge_type=taken(edges.edge_type) if edges.num_edge_types > 1 else all_zero(src),
             num_src=num_src,
             num_dst=stop - start,
             src_type=None if src_type is None else src_type[sources],
             dst_type=None if edges.dst_type is None else edges.dst_type[start:stop],
             bipartite=True,
         )
-        return DestinationRange(start, stop, _runs(positions), sources, HeteroGraph(part))
-
-
-def _runs(positions: Tensor) -> tuple[Run, ...]:
-    """Returns the runs of successive numbers in an ascending vector."""
-    if not len(positions):
-        return ()
-    breaks = (positions.diff() != 1).nonzero().view(-1)
-    starts = torch.cat([positions[:1], positions[breaks + 1]])
-    stops = torch.cat([positions[breaks], positions[-1:]]) + 1
-    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+        return DestinationRange(start, stop, runs, sources, HeteroGraph(part))

@@ -100,6 +100,8 @@ class MemoryLimit:
         these are wrong.
         """
         fixed, found, least = self._fixed(graph, mask)[0], None, 1 << 62
+        if fixed >= limit:
+            return None, fixed
         counts = [n for n in _COUNTS if n <= graph.size("ND")]
         low, high, error = 0, len(counts), 1.0
         for _ in range(_TRIALS):

@@ -16,7 +16,19 @@ from sphinx.util.inventory import InventoryFile
 import dacergnn
 
 ROOT = Path(__file__).resolve().parents[2]
-PUBLIC = ("bench", "datasets", "deploy", "distributed", "errors", "layerwise", "loader", "modules", "ops", "profiling", "sampler")
+PUBLIC = (
+    "bench",
+    "datasets",
+    "deploy",
+    "distributed",
+    "errors",
+    "layerwise",
+    "loader",
+    "modules",
+    "ops",
+    "profiling",
+    "sampler",
+)
 INTERNAL = {"cli", "demo", "frontends", "graph", "library_nodes", "native", "performance", "program", "runtime"}
 INTERNAL |= {"report", "reproduce", "sdfg_passes", "tuning", "viewer"}
 
