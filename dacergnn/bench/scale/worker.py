@@ -42,7 +42,9 @@ def _peak(request: dict[str, Any], graph: HeteroGraph, x: Tensor) -> dict[str, A
     settle()
     kept = max(resident() - before, 0)
     growth, _ = peak_growth(step)
-    division = compiled_parts(layer)[0].part.last_call[0].division(graph)
+    call = compiled_parts(layer)[0].part.last_call
+    division = None if call is None else call[0].division(graph)
+    assert division is not None, "the layer has run"
     ranges = 1 if division.ranges is None else len(division.ranges)
     return {limit: {"peak": kept + growth, "estimate": division.need, "ranges": ranges}}
 
