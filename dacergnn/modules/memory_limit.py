@@ -24,6 +24,8 @@ Mask = tuple[bool, ...]
 _COUNTS = sorted({*range(2, 9), *(round(2 ** (n / 4)) for n in range(12, 49))})
 """Numbers of ranges that are tried: up to 4,096."""
 _TRIALS = 6
+_POOLED = 1.5
+"""Bytes of the pool for each byte that a range takes: ranges differ, and buffers may be twice as large as asked for."""
 
 
 @dataclass(frozen=True)
@@ -177,4 +179,4 @@ class MemoryLimit:
         copied = [n for n, a in inputs.items() if a.kind == "edges" or (a.kind == "sources" and copies)]
         rows = sum(sizes[program.space(name)] * program.width(name) * item for name in copied)
         edges = sizes["E"] * program.index.itemsize * (3 if sizes["R"] > 1 else 2)
-        return peak + rows, sum(encodings.values()) + edges
+        return round(_POOLED * (peak + rows)), sum(encodings.values()) + edges
