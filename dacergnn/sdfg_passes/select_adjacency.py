@@ -75,8 +75,12 @@ class SelectAdjacency(Pass):
                 form = _format(operator, sdfg, adjacency, index.bytes, profile, rates)
                 operator.adjacency = form
                 if edge_groups(operator.space, operator.statements) is not None:
-                    fit = _fitting(operator, sdfg, form, profile)
-                    operator.adjacency = questions.ask(operator.statements[0].target.name, fit, form)
+                    name = operator.statements[0].target.name
+                    wished = form == "ell" or (
+                        questions.given(name) == "ell" and _padding(operator, ELL_SLOTS, index.bytes, profile) is None
+                    )
+                    fit = _fitting(operator, sdfg, profile, wished=wished)
+                    operator.adjacency = questions.ask(name, fit, form)
         for operator in program.operators:
             before = operator.implementation, operator.encodings
             operator.implementation = implementation
@@ -117,10 +121,10 @@ def _fits(operator: Any, sdfg: dace.SDFG, form: str) -> bool:
     return operator.space in counted
 
 
-def _fitting(operator: Any, sdfg: dace.SDFG, form: str, profile: Profile) -> list[str]:
-    """Returns the formats that a traversal can run on; ELLPACK only if it is ``form``, or has little padding."""
+def _fitting(operator: Any, sdfg: dace.SDFG, profile: Profile, *, wished: bool) -> list[str]:
+    """Returns the formats that a traversal can run on; ELLPACK only if it is ``wished``, or has little padding."""
     fit = [f for f in ADJACENCIES[1:] if _fits(operator, sdfg, f)]
-    if "ell" in fit and form != "ell" and _slots(operator, profile) > ELL_SLOTS:
+    if "ell" in fit and not wished and _slots(operator, profile) > ELL_SLOTS:
         fit.remove("ell")
     return fit
 
