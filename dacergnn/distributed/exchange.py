@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dacergnn.errors import DistributedError
+
+Move = Callable[[Tensor], Tensor]
 
 
 class Exchange:
@@ -32,7 +35,7 @@ class Exchange:
         self.sends: list[int] = counts.tolist()
         asked = self._all_to_all(read, self.receives, self.sends)
         self.sent = torch.searchsorted(own, asked)
-        """[S] int64: the own rows that others read, process by process."""
+        """Holds [S] int64, the own rows that others read, process by process."""
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Returns [own + H, ...]: the rows of own nodes, then those of the nodes that are read; differentiable.
@@ -43,7 +46,7 @@ class Exchange:
         Raises:
             DistributedError: Another process has failed.
         """
-        return _Gather.apply(self, rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+        return _Exchanged.apply(self.gather, self.scatter, rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
     def gather(self, rows: Tensor) -> Tensor:
         """Returns own rows, then received ones."""
@@ -67,23 +70,14 @@ class Exchange:
         return received
 
 
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, exchange: Exchange, rows: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.exchange = exchange
-        return exchange.gather(rows)
+class _Exchanged(torch.autograd.Function):
+    """Moves rows between processes; the gradients move the other way, by a function that is differentiable alike."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return None, _Scatter.apply(ctx.exchange, gradient)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
-
-
-class _Scatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, exchange: Exchange, rows: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.exchange = exchange
-        return exchange.scatter(rows)
+    def forward(ctx: Any, there: Move, back: Move, rows: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.there, ctx.back = there, back
+        return there(rows)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return None, _Gather.apply(ctx.exchange, gradient)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, None, _Exchanged.apply(ctx.back, ctx.there, gradient)  # pyright: ignore[reportUnknownMemberType]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -64,6 +65,7 @@ class DistributedGraph:
         self._group: Any = dist.new_group(ranks, timeout=timedelta(seconds=timeout), use_local_synchronization=True)
         self.rank = dist.get_rank(self._group)
         self._check(edges, by_type)
+        self._compare(by_type)
         self._own = {kind: (nodes == self.rank).nonzero().view(-1) for kind, nodes in by_type.items()}
         self._edges = {
             key: (by_type[key[2]][index[1].long()] == self.rank).nonzero().view(-1) for key, index in edges.items()
@@ -143,6 +145,16 @@ class DistributedGraph:
 
     def _plain(self, by_type: dict[str, Any]) -> Any:
         return by_type if self._typed else by_type[ONLY]
+
+    def _compare(self, owners: Mapping[str, Tensor]) -> None:
+        """Raises ArrayError unless all processes have the same owners; rows would come from wrong nodes otherwise."""
+        own = zlib.crc32(repr([(kind, len(nodes)) for kind, nodes in owners.items()]).encode())
+        for nodes in owners.values():
+            own = zlib.crc32(nodes.cpu().numpy().tobytes(), own)
+        sums = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size(self._group))]
+        dist.all_gather(sums, torch.tensor([own]), group=self._group)
+        if any(int(other) != own for other in sums):
+            raise ArrayError("owners", "differs between the processes; divide the same graph by the same seed in all")
 
     def _check(self, edges: Mapping[Key, Tensor], owners: Mapping[str, Tensor]) -> None:
         size = dist.get_world_size(self._group)

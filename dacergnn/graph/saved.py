@@ -64,7 +64,7 @@ def write(vectors: Mapping[str, Tensor], rest: Any, folder: Path) -> None:
             "checksums": sums,
         }
         partial = folder / f"{INDEX}.partial"
-        partial.write_text(json.dumps(about) + "\n")
+        partial.write_text(json.dumps({**about, "digest": _digest(about)}) + "\n")
         partial.replace(folder / INDEX)
         for old in folder.glob("*.npy"):
             if old.name not in sums:
@@ -90,6 +90,8 @@ def read(folder: Path, *, checked: bool) -> tuple[dict[str, Tensor], Any]:
     if version != VERSION:
         raise GraphError(f"{folder} has version {version!r}, but this is for {VERSION}; save the graph again.")
     try:
+        if about.pop("digest") != _digest(about):
+            raise ValueError(f"the digest of {INDEX} differs")
         mapped = {file: _mapped(folder / file, own if checked else None) for file, own in about["checksums"].items()}
         vectors = {name: mapped[file] for name, file in about["files"].items()}
         numbers, counts = about["numbers"], about["counts"]
@@ -112,6 +114,10 @@ def _mapped(path: Path, checksum: int | None) -> Tensor:
     if checksum is not None and _checksum(array) != checksum:
         raise ValueError(f"the checksum of {path.name} differs")
     return torch.from_numpy(np.asarray(array))
+
+
+def _digest(about: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(about, sort_keys=True).encode())
 
 
 def _checksum(array: np.ndarray[Any, Any]) -> int:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.config import Config
-from dacergnn.errors import ProgramError
+from dacergnn.errors import DacergnnError, ProgramError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
@@ -65,6 +65,12 @@ class CompiledProgram(PlannedProgram):
         shared: bool = False,
     ) -> None:
         super().__init__(program, dtype, index, replace(config, memory=None), profile, sparse, shared=shared)
+        if config.memory is not None and self._target.device != "cpu":
+            raise DacergnnError(
+                f"memory={config.memory!r} limits steps on the CPU, but arrays are on {self._target.device!r}; leave "
+                "memory out, or move model and graph with .to('cpu')."
+            )
+        self._memory = config.memory
         self._streams = Streams(self, self._cut, self._part)
         self._limit = None if config.memory is None else MemoryLimit(config.memory, self._streams)
         self._parts: dict[tuple[str, torch.dtype], CompiledProgram] = {}
@@ -264,7 +270,7 @@ class CompiledProgram(PlannedProgram):
 
     def of_index(self, index: torch.dtype) -> CompiledProgram:
         """Returns the same program for graphs with other indices."""
-        others = self.config, self.profile, frozenset(self.sparse)
+        others = replace(self.config, memory=self._memory), self.profile, frozenset(self.sparse)
         return compiled_program(self.program, self.dtype, index, *others, shared=self.shared)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:
@@ -278,18 +284,22 @@ class CompiledProgram(PlannedProgram):
         return self._run(graph, inputs) if ranges is None else self._streams.run(graph, inputs, ranges)
 
     def _ranges(
-        self, limit: MemoryLimit, graph: HeteroGraph, inputs: Sequence[Tensor]
+        self, limit: MemoryLimit, graph: HeteroGraph, inputs: list[Tensor]
     ) -> Sequence[DestinationRange] | None:
         """Returns the ranges in which a call stays within the limit; None if it does without ranges.
 
         Raises:
+            ArrayError: An input does not fit the graph and the program.
             MemoryLimitError: A step takes more, however it is divided.
         """
         if is_transformed():
             return None  # such calls compute other things than steps
         differentiated = torch.is_grad_enabled()
         mask = tuple([differentiated and t.requires_grad for t in inputs])
-        return limit.ranges(graph, mask)
+        ranges = limit.ranges(graph, mask)
+        if ranges is not None:
+            check_inputs(self._program_of(mask).forward, self.dtype, graph, None, inputs)
+        return ranges
 
     def division(self, graph: HeteroGraph) -> Division | None:
         """Returns how the calls so far that needed the most memory ran on a graph; None before the first one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
 from dacergnn.graph.profile import Profile
+from dacergnn.modules.batched_gradients import batch_level, for_each_item
 from dacergnn.runtime.pool import LARGE, leased
 from dacergnn.sdfg_passes.destination_ranges import RangeArray, RangeProgram
 
@@ -200,7 +202,8 @@ class _Streamed(torch.autograd.Function):
         call: _Call = ctx.call
         tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]
         if not torch.is_grad_enabled():
-            return (None, *call.backward(tensors, wanted, seeds))
+            run_backward = partial(call.backward, tensors, wanted)
+            return (None, *(for_each_item(run_backward, seeds) if batch_level() > 0 else run_backward(seeds)))
         # These gradients are differentiated again, so torch has to see how they are made.
         results = call.differentiable(tensors)
         own = [tensor for tensor, needed in zip(tensors, wanted, strict=True) if needed]

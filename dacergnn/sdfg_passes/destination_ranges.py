@@ -118,6 +118,8 @@ class _Cut:
         listing = self.listing
         self._divide()
         self._move_to_ranges()
+        if not self.ranged:
+            raise ProgramError(f'"{name}" reads no edges, so there is nothing to divide.')
         computed = {s.target.name for s in self.nodes}
         statements = [self._in_range(s) for s in self.ranged]
         results = tuple(self._result(n, whole=n in computed) for n in listing.outputs)

@@ -95,6 +95,9 @@ def test_what_cannot_be_loaded(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(GraphError, match="is damaged"):
         HeteroGraph.load(tmp_path)
+    index.write_text(json.dumps(about | {"numbers": {**about["numbers"], "num_src": 7}}))
+    with pytest.raises(GraphError, match=r"is damaged \(the digest of graph\.json differs\); save the graph again"):
+        HeteroGraph.load(tmp_path, check=False)
     index.write_text(json.dumps(about | {"version": 99}))
     with pytest.raises(GraphError, match="has version 99, but this is for 1; save the graph again"):
         HeteroGraph.load(tmp_path)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn import Config
-from dacergnn.errors import DacergnnError, MemoryLimitError
+from dacergnn.errors import ArrayError, DacergnnError, MemoryLimitError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRanges
@@ -98,6 +98,53 @@ def test_steps_equal_those_at_once(name: str) -> None:
 
 
 @pytest.mark.usefixtures("_in_ranges")
+def test_calls_in_other_orders() -> None:
+    """Inference first, another graph, gradients of expanded and transposed shape, several at a time, and a copy."""
+    layer = LAYERS["GATConv"]().double()
+    whole, streamed = dacergnn.optimize(copy.deepcopy(layer)), dacergnn.optimize(copy.deepcopy(layer), config=LIMITED)
+    x = torch.randn(N, 8, dtype=torch.float64)
+    seeds = torch.randn(3, 12, N, dtype=torch.float64).transpose(1, 2)
+    results: list[list[Tensor]] = []
+    for model in (whole, streamed, copy.deepcopy(streamed)):
+        found: list[Tensor] = []
+        for edge_index in (edges(0)[0], edges(1)[0], edges(0)[0]):
+            with torch.no_grad():
+                found.append(model(x, edge_index))
+            own = x.clone().requires_grad_()
+            wanted = [own, *model.parameters()]
+            out = model(own, edge_index)
+            found += torch.autograd.grad(out.sum(), wanted, retain_graph=True)
+            found += torch.autograd.grad(out, wanted, seeds[0], retain_graph=True)
+            found += torch.autograd.grad(out, wanted, seeds, is_grads_batched=True)
+        results.append(found)
+    assert {*ranges(streamed)} == {3}
+    close(results[1], results[0])
+    close(results[2], results[0])
+
+
+@pytest.mark.usefixtures("_in_ranges")
+def test_inputs_are_checked_by_their_own_names() -> None:
+    layer = dacergnn.optimize(pyg.GATConv(8, 6), config=LIMITED)
+    layer(torch.randn(N, 8), edges()[0])
+    compiled, graph = program(layer)
+    inputs = [torch.randn(3) for _ in compiled.inputs]
+    with pytest.raises(ArrayError, match=rf"^({'|'.join(compiled.inputs)}) "):
+        compiled.run(graph, inputs)
+
+
+@pytest.mark.usefixtures("_in_ranges")
+def test_values_written_before_the_backward_are_noticed() -> None:
+    layer = dacergnn.optimize(pyg.GATConv(8, 6), config=LIMITED)
+    x = torch.randn(N, 8, requires_grad=True)
+    rows = x * 1.0
+    out = layer(rows, edges()[0])
+    with torch.no_grad():
+        rows.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+@pytest.mark.usefixtures("_in_ranges")
 def test_results_of_types_and_nodes() -> None:
     """HGT has weights by type of node, and its destinations are nodes of several types."""
     sizes, keys = {"a": 150, "b": 90}, [("a", "r", "b"), ("b", "s", "a"), ("a", "t", "a")]
@@ -172,7 +219,7 @@ def test_random_programs(seed: int) -> None:
 
 
 def test_layers_share_the_limit() -> None:
-    """What others keep for the backward is not left to a layer."""
+    """A layer may not take what others keep for the backward."""
     edge_index, x = torch.randint(3000, (2, 60_000)), torch.randn(3000, 16)
     layer = pyg.EdgeConv(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16)))
     whole = dacergnn.optimize(copy.deepcopy(layer))
@@ -209,6 +256,33 @@ def test_programs_that_no_range_can_compute() -> None:
     )
     with pytest.raises(MemoryLimitError, match=r'It cannot run in ranges: "y" sums up edges of all destinations'):
         made.run(graph, [torch.randn(N, 8)])
+
+
+def test_programs_without_edges() -> None:
+    text = "def p(g, x: NS[8]):\n    for n in g.src_nodes():\n        n['y'] = relu(n.x)\n    return y\n"
+    graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
+    made = compiled_program(
+        ProgramSource(text, ()), torch.float32, torch.int32, Config(memory="1KB"), Profile.of(graph)
+    )
+    with pytest.raises(MemoryLimitError, match=r'It cannot run in ranges: "p" reads no edges'):
+        made.run(graph, [torch.randn(N, 8)])
+
+
+def test_devices_have_no_limit() -> None:
+    graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
+    text = "def p(g, x: NS[8]):\n    for e in g.edges():\n        e.dst['y'] += e.src.x\n    return y\n"
+    config = Config(memory="1GB", implementation="cuda", cuda_arch=(80,))
+    with pytest.raises(DacergnnError, match=r"memory='1GB' limits steps on the CPU, but arrays are on 'cuda'"):
+        compiled_program(ProgramSource(text, ()), torch.float32, torch.int32, config, Profile.of(graph))
+
+
+def test_wider_indices_keep_the_limit() -> None:
+    graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
+    text = "def p(g, x: NS[8]):\n    for e in g.edges():\n        e.dst['y'] += e.src.x\n    return y\n"
+    config = Config(memory="1KB")
+    made = compiled_program(ProgramSource(text, ()), torch.float32, torch.int32, config, Profile.of(graph))
+    with pytest.raises(MemoryLimitError):
+        made.of_index(torch.int64).run(graph, [torch.randn(N, 8)])
 
 
 @pytest.mark.parametrize("memory", ["6 parsecs", "0", -1, True, 1.5])
