@@ -19,7 +19,7 @@ from dacergnn.graph import HeteroGraph
 
 pytest.importorskip("torch_geometric")
 ROOT = Path(__file__).parents[2]
-NEVER = -1
+NEVER, DIFFER = -1, -2
 
 
 def started(size: int, folder: Path, *task: object) -> list[subprocess.Popen[str]]:
@@ -76,6 +76,15 @@ def test_a_process_that_is_killed_ends_the_others(tmp_path: Path) -> None:
     assert first.returncode == 1
     assert "DistributedError: process 0 of 2 cannot exchange rows, since another one has failed" in error
     assert time.monotonic() - start < 110
+
+
+def test_processes_must_divide_the_graph_alike(tmp_path: Path) -> None:
+    for process in started(2, tmp_path, "RGCN", "random", 1, DIFFER):
+        _, error = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert (
+            "ArrayError: owners differs between the processes; divide the same graph by the same seed in all" in error
+        )
 
 
 def graph_of(nodes: int = 40, typed: bool = False) -> HeteroGraph:

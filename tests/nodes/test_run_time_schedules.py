@@ -132,13 +132,13 @@ def test_values_reach_the_kernel() -> None:
     code = PROBE + lowered.code.replace("dacergnn::parallel_tiles(", "probe::parallel_tiles(")
     executable = Executable(replace(lowered, code=code))
     tiles = ctypes.c_int64.in_dll(ctypes.CDLL(str(build(lowered.name, code))), "tiles_run")
-    nodes = 3000
+    nodes = 6000
     one = torch.arange(nodes).repeat_interleave(4)
     graph = HeteroGraph.from_arrays((one.flip(0), one), None, num_nodes=nodes)
     before = torch.get_num_threads()
     try:
         for threads, tile, chunks, count in (
-            (1, 4, 16, nodes), (1, 8, 16, nodes // 2), (1, 4096, 16, 3), (1, 1 << 40, 1, 1),
+            (1, 4, 16, nodes), (1, 8, 16, nodes // 2), (1, 4096, 16, 6), (1, 1 << 40, 1, 1),
             (2, 1 << 40, 1, 2), (2, 1 << 40, 4, 8), (2, 1 << 40, -3, 2), (2, -3, 4, nodes),
         ):  # fmt: skip
             torch.set_num_threads(threads)
