@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dacergnn.errors import MemoryLimitError
+
 OUT_OF_MEMORY = "out of memory"
 """Reason of a failure for want of memory."""
 
@@ -75,4 +77,6 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 def reason(error: Exception) -> str:
     """Returns an exception in one line, or `OUT_OF_MEMORY` where the exception says so."""
     short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    if isinstance(error, MemoryLimitError):
+        return short  # it says what would be needed
     return OUT_OF_MEMORY if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short

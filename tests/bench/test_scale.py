@@ -8,23 +8,32 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dacergnn.bench.process import OUT_OF_MEMORY, reason
 from dacergnn.cli import main
+from dacergnn.errors import MemoryLimitError
 
 
 @pytest.mark.slow
 def test_steps_within_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
-    options = ["--models", "rgat", "--data", "am~0.01", "--limits", "12MB", "--hidden", "16", "--steps", "1"]
+    options = ["--models", "rgat", "--data", "am~0.01", "--limits", "12MB,1MB", "--hidden", "16", "--steps", "1"]
     result = CliRunner().invoke(main, ["bench", "--suite", "scale", *options, "--json", str(path)])
-    assert result.exit_code == 0, (result.output, result.exception)
-    whole, limited = json.loads(path.read_text())["rows"]
+    assert result.exit_code == 1, "one limit is too low"
+    whole, limited, refused = json.loads(path.read_text())["rows"]
     assert (whole["limit"], limited["limit"]) == ("", "12MB")
     assert whole["ranges"] == 1
     assert limited["ranges"] > 1
     assert limited["estimate"] <= 12e6 < whole["estimate"]
     assert limited["difference"] < 1e-4
     assert min(whole["seconds"], limited["seconds"]) > 0
+    assert "a step needs" in refused["error"]
     assert "Training steps within a limit of memory" in result.output
+
+
+def test_a_limit_that_is_too_low_says_what_is_needed() -> None:
+    error = MemoryLimitError("RGAT", 2_000_000, 1_000_000)
+    assert reason(error).startswith("MemoryLimitError: RGAT: a step needs 2 MB beside its inputs, but 1 MB are left")
+    assert reason(MemoryError()) == OUT_OF_MEMORY
 
 
 def test_wrong_limits() -> None:

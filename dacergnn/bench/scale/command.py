@@ -75,7 +75,7 @@ def measured(request: Row, limits: list[str]) -> list[Row]:
     for limit in limits:
         row: Row = {**request, "limit": limit}
         peak = ask(WORKER, {**bounded, "limits": [limit], "peak": True}, LIMIT_S)
-        failed = times.get("error", peak.get("error"))
+        failed = times.get("error") or times[limit].get("error") or peak.get("error")
         rows.append({**row, "error": failed} if failed else {**row, **times[limit], **peak[limit]})
     return rows
 

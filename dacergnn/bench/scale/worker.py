@@ -15,6 +15,7 @@ from dacergnn.bench.memory import peak_growth, resident, return_freed, settle
 from dacergnn.bench.process import serve
 from dacergnn.bench.programs import native_layer
 from dacergnn.config import Config
+from dacergnn.errors import MemoryLimitError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.runtime.pool import POOL
@@ -52,18 +53,23 @@ def _peak(request: dict[str, Any], graph: HeteroGraph, x: Tensor) -> dict[str, A
 def _times(request: dict[str, Any], graph: HeteroGraph, x: Tensor) -> dict[str, Any]:
     limits: list[str] = request["limits"]
     steps = {limit: _made(request, graph, x, limit)[1] for limit in limits}
-    first = {limit: step() for limit, step in steps.items()}
-    seconds: dict[str, list[float]] = {limit: [] for limit in limits}
+    first: dict[str, list[Tensor]] = {}
+    answers: dict[str, Any] = {}
+    for limit in limits:
+        try:
+            # Copies are no memory of the pool, of which a limited layer would have less.
+            first[limit] = [tensor.clone() for tensor in steps[limit]()]
+        except MemoryLimitError as error:
+            answers[limit] = {"error": str(error)}
+    seconds: dict[str, list[float]] = {limit: [] for limit in first}
     for _ in range(request["steps"]):
-        for limit, step in steps.items():
+        for limit in first:
             start = perf_counter()
-            step()
+            steps[limit]()
             seconds[limit].append(perf_counter() - start)
-    expected = first[limits[0]]
-    return {
-        limit: {"seconds": median(seconds[limit]), "difference": _difference(first[limit], expected)}
-        for limit in limits
-    }
+    for limit, found in first.items():
+        answers[limit] = {"seconds": median(seconds[limit]), "difference": _difference(found, first[limits[0]])}
+    return answers
 
 
 def _made(request: dict[str, Any], graph: HeteroGraph, x: Tensor, limit: str) -> tuple[Any, Step]:
