@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +18,7 @@ from dacergnn.graph.lasting import lasting
 
 DENSE = 0.5
 """Share of successive sources from which a range has all of them. Rows of fewer sources are copied for it."""
+Empty = Callable[[int], Tensor]
 Run = tuple[int, int]
 """The first position of successive edges, and the position after the last one."""
 
@@ -28,7 +30,7 @@ class DestinationRange:
     Args:
         start, stop: The destinations.
         runs: The canonical positions of the edges in the whole graph, ascending; each relation has one run at most.
-        sources: The sources of the range: successive ones, or [NS'] int64, those of its edges, ascending.
+        sources: The sources of the range: successive ones, or [NS'] integers, those of its edges, ascending.
         graph: The graph of the range; its edges are in the order of the whole graph.
     """
 
@@ -43,11 +45,15 @@ class DestinationRange:
         """Tells whether rows of sources are copied for this range."""
         return isinstance(self.sources, Tensor)
 
-    def source_rows(self, values: Tensor) -> Tensor:
-        """Returns the rows of this range's sources, of ``values`` [NS, ...]."""
+    def source_rows(self, values: Tensor, empty: Empty | None = None) -> Tensor:
+        """Returns the rows of this range's sources, of ``values`` [NS, ...].
+
+        Args:
+            empty: Returns the tensor that copies are written to, of a number of rows.
+        """
         if isinstance(self.sources, slice):
             return values[self.sources]
-        return values.index_select(0, self.sources)
+        return torch.index_select(values, 0, self.sources, out=empty and empty(len(self.sources)))
 
     def add_source_rows(self, total: Tensor, rows: Tensor) -> None:
         """Adds rows of this range's sources to ``total`` [NS, ...] in place."""
@@ -56,10 +62,16 @@ class DestinationRange:
         else:
             total.index_add_(0, self.sources, rows)
 
-    def edge_rows(self, values: Tensor) -> Tensor:
-        """Returns the rows of this range's edges, of ``values`` [E, ...] in the order of the whole graph."""
+    def edge_rows(self, values: Tensor, empty: Empty | None = None) -> Tensor:
+        """Returns the rows of this range's edges, of ``values`` [E, ...] in the order of the whole graph.
+
+        Args:
+            empty: Returns the tensor that copies are written to, of a number of rows.
+        """
         parts = [values[start:stop] for start, stop in self.runs]
-        return torch.cat(parts) if parts else values[:0]
+        if len(parts) < 2:
+            return parts[0] if parts else values[:0]
+        return torch.cat(parts, out=empty and empty(sum(map(len, parts))))
 
     def add_edge_rows(self, total: Tensor, rows: Tensor) -> None:
         """Adds rows of this range's edges to ``total`` [E, ...] in place."""
@@ -158,7 +170,7 @@ class DestinationRanges:
             sources, num_src = slice(first, last + 1), last + 1 - first
             src = src - first
         else:
-            num_src = len(sources)
+            num_src, sources = len(sources), sources.to(src.dtype)
             src = (present.cumsum(0) - 1)[src.long()].to(src.dtype)
         src_type = edges.src_type
         part = edges._replace(
@@ -167,8 +179,10 @@ class DestinationRanges:
             edge_type=taken(edges.edge_type) if edges.num_edge_types > 1 else all_zero(src),
             num_src=num_src,
             num_dst=stop - start,
-            src_type=None if src_type is None else src_type[sources],
+            src_type=None if src_type is None else src_type[sources if isinstance(sources, slice) else sources.long()],
             dst_type=None if edges.dst_type is None else edges.dst_type[start:stop],
             bipartite=True,
         )
-        return DestinationRange(start, stop, runs, sources, HeteroGraph(part))
+        made = HeteroGraph(part)
+        made.encodings.forgotten_from = 1  # there are many ranges, so that each should keep little
+        return DestinationRange(start, stop, runs, sources, made)

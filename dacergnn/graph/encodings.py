@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ _PAIRS = {"U": "srcpair", "V": "dstpair"}
 """Spaces of pairs, and the paths that lead from edges to them."""
 _VECTORS = {"idx_E_src": "src", "idx_E_dst": "dst", "idx_E_etype": "edge_type"}
 _FEW = 1 << 12
+_MANY = 1 << 22
+COUNTED = frozenset(("ids_E_etype_src", "ptr_E_srcpair", "ptr_E_dstpair"))
+"""Encodings that are made when pairs are counted."""
 
 
 def _in_part(name: str, sources: Tensor, destinations: Tensor) -> Tensor:
@@ -45,6 +48,8 @@ class Encodings:
         self._lock = threading.RLock()
         self._parts: dict[str, Encodings] = {}
         self._counts: Counts | None = None
+        self.forgotten_from = _MANY
+        """Holds the length from which on vectors are forgotten that only others are made of."""
         self.tell: Callable[[str], None] | None = None
         """Called with the name of each encoding that is built."""
 
@@ -167,6 +172,7 @@ class Encodings:
             edges, rows = self.edges, self.get(f"idx_E{name}_edge")
             chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
             self._parts[name] = Encodings(edges._replace(**chosen))
+            self._parts[name].forgotten_from = self.forgotten_from
             self._parts[name]._sizes |= {space: self.size(f"{space}{name}") for space in _PAIRS}
         return self._parts[name]
 
@@ -185,6 +191,7 @@ class Encodings:
         if not sorting.at_hand(self.edges.src):
             return
         with self._lock:
+            self._make_in_parts(names)
             wanted = tuple([name for name in names if name not in self._built])
             if not wanted:
                 return
@@ -196,13 +203,18 @@ class Encodings:
             with lasting():
                 counts = [self.size(space) + longer for _, space, longer in steps.made]
                 sizes = [self.size(space) for space in steps.spaces]
+                named = {*wanted, *(other for name, other, _ in steps.shared if name in wanted)}
+                rest = sum(count for (name, _, _), count in zip(steps.made, counts, strict=True) if name not in named)
+                kept = [rest < self.forgotten_from or name in named for name, _, _ in steps.made]
                 memory_and_places = native_sorting.encode(
-                    steps.words, sizes, [*map(self._given, steps.inputs)], counts, self._dtype
+                    steps.words, sizes, [*map(self._given, steps.inputs)], counts, kept, self._dtype
                 )
                 if memory_and_places is None:
                     return
                 memory, places = memory_and_places
-                for (name, space, _), count, place in zip(steps.made, counts, places, strict=True):
+                for (name, space, _), count, place, is_kept in zip(steps.made, counts, places, kept, strict=True):
+                    if not is_kept:
+                        continue
                     if place is None:
                         self._share_arange(name, space)
                     elif isinstance(place, int):
@@ -210,11 +222,26 @@ class Encodings:
                     else:
                         self._built[name] = place
                 for name, other, space in steps.shared:
-                    if other:
+                    if other in self._built:
                         self._built.share(name, other)
+                    elif other:
+                        continue  # only others are made of both
                     else:
                         self._share_arange(name, space)
                 self._told(*wanted)
+
+    def _make_in_parts(self, names: Sequence[str]) -> None:
+        """Builds those encodings together that belong to the edges of a part."""
+        wanted: dict[str, list[str]] = {}
+        for name in names:
+            form, space, paths = parse_encoding(name)
+            own = part(space)
+            if not own or name in self._built or (form != "via" and "edge" in paths):
+                continue
+            inner = ("ids", kind(space), paths[0]) if paths[-1] == "edge" else (form, kind(space), *paths)
+            wanted.setdefault(own, []).append(encoding_name(*inner))
+        for own, inner_names in wanted.items():
+            self._part(own).make(inner_names)
 
     def _share_arange(self, name: str, space: str) -> None:
         """Notes that an encoding holds the rows of a space in their present order."""
@@ -225,11 +252,26 @@ class Encodings:
 
     def addresses(self, names: Sequence[str]) -> list[int]:
         """Builds several encodings together, and returns their addresses, valid as long as this object lives."""
-        addresses = self._built.addresses(names)
-        if addresses is None:
-            self.make(names)
+        with self._lock:
+            before, parts = {*self._built, *names, *COUNTED}, {*self._parts}
             addresses = self._built.addresses(names)
-        return [self.get(name).data_ptr() for name in names] if addresses is None else addresses
+            if addresses is None:
+                self.make(names)
+                addresses = self._built.addresses(names)
+            if addresses is None:
+                addresses = [self.get(name).data_ptr() for name in names]
+            if self.size("E") >= self.forgotten_from:
+                self._forget(before, parts)
+            return addresses
+
+    def _forget(self, vectors: Collection[str], parts: Collection[str]) -> None:
+        """Forgets all large vectors and parts but those named: only others are made of them, and they can be again."""
+        for name in [*self._built]:
+            if name not in vectors and len(self._built[name]) >= self.forgotten_from:
+                del self._built[name]
+        for name in [*self._parts]:
+            if name not in parts and self.size(f"E{name}") >= self.forgotten_from:
+                del self._parts[name]
 
     def _given(self, name: str) -> Tensor:
         """Returns an encoding that exists already, built or as a vector of the edges."""

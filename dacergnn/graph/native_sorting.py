@@ -10,7 +10,6 @@ import ctypes
 from array import array
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import accumulate
 from operator import itemgetter
 
 import torch
@@ -315,34 +314,52 @@ def checksum(vectors: Sequence[Tensor]) -> int | None:
 
 
 def encode(
-    words: array[int], sizes: Sequence[int], inputs: Sequence[Tensor], counts: Sequence[int], dtype: torch.dtype
+    words: array[int],
+    sizes: Sequence[int],
+    inputs: Sequence[Tensor],
+    counts: Sequence[int],
+    kept: Sequence[bool],
+    dtype: torch.dtype,
 ) -> tuple[Tensor, list[Tensor | int | None]] | None:
-    """Returns the results of the steps of `Steps`: memory, and where each vector starts in it.
+    """Returns the results of the steps of `Steps`: memory, and where each vector that is kept starts in it.
 
-    In place of a start there is an equal vector of ``inputs``, or None for the order that rows already have.
+    In place of a start there is a tensor with the vector, or None for the order that rows already have.
 
     Args:
         words: The words of the steps.
         sizes: Sizes of the row spaces that the steps read.
         inputs: The vectors that the steps read, all of one dtype.
         counts: Lengths of the vectors that the steps make.
+        kept: Which of these vectors are wanted; only other ones are made of the rest.
     """
     function = _function("make_encodings")
     if function is None or not all(map(_is_plain, inputs)):
         return None
-    memory, item = torch.empty(sum(counts), dtype=dtype), dtype.itemsize
-    start = memory.data_ptr()
-    addresses = [start + item * before for before in accumulate(counts[:-1], initial=0)] if counts else []
+    memory, rest = (
+        torch.empty(sum(count for count, own in zip(counts, kept, strict=True) if own is wanted), dtype=dtype)
+        for wanted in (True, False)
+    )
+    item, ends = dtype.itemsize, {True: memory.data_ptr(), False: rest.data_ptr()}
+    addresses: list[int] = []
+    for count, own in zip(counts, kept, strict=True):
+        addresses.append(ends[own])
+        ends[own] += count * item
     numbers = array("q", [item])
     numbers.extend(words)
     data = array("q", [len(sizes), *sizes, 0, *[t.data_ptr() for t in inputs], *addresses])
     if function(numbers.buffer_info()[0], data.buffer_info()[0]) < 0:
         return None
-    places: list[Tensor | int | None] = []
     # Where C++ has changed an address, it is the address of an equal vector, or 0.
-    for own, place in zip(addresses, data[len(data) - len(addresses) :], strict=True):
+    places: list[Tensor | int | None] = []
+    for own, place, count, is_kept in zip(addresses, data[len(data) - len(addresses) :], counts, kept, strict=True):
         same = None if place in (0, own) else next((t for t in inputs if t.data_ptr() == place), None)
-        places.append(same if same is not None or place == 0 else (place - start) // item)
+        if place == 0 or not is_kept:
+            places.append(None)
+        elif same is None and place != own and rest.data_ptr() <= place < ends[False]:
+            start = (place - rest.data_ptr()) // item
+            places.append(rest[start : start + count].clone())
+        else:
+            places.append((place - memory.data_ptr()) // item if same is None else same)
     return memory, places
 
 

@@ -37,6 +37,11 @@ class Vectors:
     def __setitem__(self, name: str, tensor: Tensor) -> None:
         self._tensors[name] = tensor
 
+    def __delitem__(self, name: str) -> None:
+        """Forgets a vector, whose address nobody may have."""
+        self._tensors.pop(name, None)
+        self._places.pop(name, None)
+
     def get(self, name: str) -> Tensor | None:
         """Returns a vector; None if there is none of this name."""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -280,13 +280,13 @@ class CompiledProgram(PlannedProgram):
 
     def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Runs on the arrays that builds take; differentiable as well."""
-        ranges = None if self._limit is None else self._ranges(self._limit, graph, inputs)
-        return self._run(graph, inputs) if ranges is None else self._streams.run(graph, inputs, ranges)
+        division = None if self._limit is None else self._divided(self._limit, graph, inputs)
+        if division is None or division.ranges is None:
+            return self._run(graph, inputs)
+        return self._streams.run(graph, inputs, division.ranges, division.room)
 
-    def _ranges(
-        self, limit: MemoryLimit, graph: HeteroGraph, inputs: list[Tensor]
-    ) -> Sequence[DestinationRange] | None:
-        """Returns the ranges in which a call stays within the limit; None if it does without ranges.
+    def _divided(self, limit: MemoryLimit, graph: HeteroGraph, inputs: list[Tensor]) -> Division | None:
+        """Returns how a call stays within the limit; None if it is no step.
 
         Raises:
             ArrayError: An input does not fit the graph and the program.
@@ -296,10 +296,10 @@ class CompiledProgram(PlannedProgram):
             return None  # such calls compute other things than steps
         differentiated = torch.is_grad_enabled()
         mask = tuple([differentiated and t.requires_grad for t in inputs])
-        ranges = limit.ranges(graph, mask)
-        if ranges is not None:
+        division = limit.division(graph, mask)
+        if division.ranges is not None:
             check_inputs(self._program_of(mask).forward, self.dtype, graph, None, inputs)
-        return ranges
+        return division
 
     def division(self, graph: HeteroGraph) -> Division | None:
         """Returns how the calls so far that needed the most memory ran on a graph; None before the first one."""
@@ -322,11 +322,11 @@ class CompiledProgram(PlannedProgram):
             passes = Pipeline.of(self.config, [], self.index_type).forward
             return cut(self.sdfg, passes, Context(self.profile, self.config.machine, self._target.name))
 
-    def _part(self, text: str, index: torch.dtype, profile: Profile) -> CompiledProgram:
-        """Returns the program of a part, whose choices are for the first profile."""
+    def _part(self, text: str, index: torch.dtype) -> CompiledProgram:
+        """Returns the program of a part, whose choices are those for the whole graph."""
         if (text, index) not in self._parts:
             config = replace(self.config, plan=None, cache=(), recompute=(), tune="off")
-            made = compiled_program(ProgramSource(text, ()), self.dtype, index, config, profile)
+            made = compiled_program(ProgramSource(text, ()), self.dtype, index, config, self.profile)
             made.title = self.title
             self._parts[text, index] = made
         return self._parts[text, index]

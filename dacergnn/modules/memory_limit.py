@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,10 +10,9 @@ from dacergnn.config import size_of
 from dacergnn.errors import MemoryLimitError, ProgramError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges
-from dacergnn.graph.profile import Profile
 from dacergnn.modules.streamed import Streams
 from dacergnn.runtime.free_memory import free_memory
-from dacergnn.runtime.needs import CountedSizes
+from dacergnn.runtime.needs import CountedSizes, encoding_bytes
 from dacergnn.runtime.pool import POOL
 
 if TYPE_CHECKING:
@@ -23,17 +21,24 @@ if TYPE_CHECKING:
 Mask = tuple[bool, ...]
 _COUNTS = sorted({*range(2, 9), *(round(2 ** (n / 4)) for n in range(12, 49))})
 """Numbers of ranges that are tried: up to 4,096."""
-_TRIALS = 6
-_POOLED = 1.5
-"""Bytes of the pool for each byte that a range takes: ranges differ, and buffers may be twice as large as asked for."""
+_TRIALS = 10
+_SLACK = 0.75
+"""Share of the bytes that ranges should take from which on a number of ranges is tried."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """Describes how a program runs on a graph: its ranges, None for the whole at once, and the most bytes of a step."""
+    """Describes how a program runs on a graph.
+
+    Args:
+        ranges: Its ranges; None for the whole at once.
+        need: The most bytes of a step.
+        room: The most bytes that a range takes while it runs.
+    """
 
     ranges: Sequence[DestinationRange] | None
     need: int
+    room: int = 0
 
 
 class MemoryLimit:
@@ -60,8 +65,8 @@ class MemoryLimit:
         """Returns how calls on a graph run, by the inputs that need gradients; kept with the graph."""
         return graph.derived.setdefault(self, {})
 
-    def ranges(self, graph: HeteroGraph, mask: Mask) -> Sequence[DestinationRange] | None:
-        """Returns the ranges of destinations in which a step runs; None for the whole graph at once.
+    def division(self, graph: HeteroGraph, mask: Mask) -> Division:
+        """Returns how a step runs.
 
         The first call decides. A later one divides the graph anew only if it has less left.
 
@@ -74,7 +79,7 @@ class MemoryLimit:
         known, left = self.divisions(graph), self.left
         if mask not in known or known[mask].need > left:
             known[mask] = self.divided(graph, mask, left)
-        return known[mask].ranges
+        return known[mask]
 
     def divided(self, graph: HeteroGraph, mask: Mask, limit: float) -> Division:
         """Returns the fewest ranges with which a step takes no more than ``limit`` bytes beside its inputs.
@@ -96,49 +101,44 @@ class MemoryLimit:
         return found
 
     def _fewest(self, graph: HeteroGraph, mask: Mask, limit: float) -> tuple[Division | None, int]:
-        """Returns the fewest ranges that stay within a limit, None if no number does; and the least need that was seen.
+        """Returns the fewest ranges that stay within a limit, None if none are found; and the least need that was seen.
 
-        The first number comes from sizes that would be right if edges were spread evenly. Each trial tells how far
-        these are wrong.
+        Leaves out numbers that are far from enough by sizes that would be right if edges were spread evenly. Each trial
+        tells how far these are wrong.
         """
-        fixed, found, least = self._fixed(graph, mask)[0], None, 1 << 62
+        fixed, error, trials = self._fixed(graph, mask)[0], 1.0, 0
         if fixed >= limit:
             return None, fixed
-        counts = [n for n in _COUNTS if n <= graph.size("ND")]
-        low, high, error = 0, len(counts), 1.0
-        for _ in range(_TRIALS):
-            if low >= high:
-                break
-            left = (limit - fixed) / error
-            at = bisect_left(
-                counts, True, low, high - 1, key=lambda n: self._expected(graph, n, mask) - fixed <= left
-            )  # fmt: skip
-            ranges = DestinationRanges.of(graph).divided(counts[at])
-            need = self._needed(graph, ranges, mask)
-            error = max((need - fixed) / (self._expected(graph, counts[at], mask) - fixed), 0.01)
+        expected = {n: self._expected(graph, n, mask) - fixed for n in _COUNTS if n <= graph.size("ND")}
+        least = fixed + round(min(expected.values(), default=0))
+        for count, size in expected.items():
+            if fixed + _SLACK * error * size > limit:
+                continue
+            ranges = DestinationRanges.of(graph).divided(count)
+            need, room = self._needed(graph, ranges, mask)
             if need <= limit:
-                found, high = Division(ranges, need), at
-            else:
-                low = at + 1
-            least = min(least, need)
-        return found, least
+                return Division(ranges, need, room), need
+            error, least, trials = (need - fixed) / size, need if trials == 0 else min(least, need), trials + 1
+            if trials == _TRIALS:
+                break
+        return None, least
 
     def _expected(self, graph: HeteroGraph, count: int, mask: Mask) -> int:
         """Returns the bytes that a step in ``count`` ranges should take."""
         sizes = DestinationRanges.of(graph).expected(count)
-        profile = Profile(tuple(sizes.items()), graph.single_typed, tuple(graph.longest_groups.items()))
-        program = self._streams.compiled(self._streams.parts.text, graph.index_dtype, profile)
+        program = self._streams.of_text(self._streams.parts.text, graph.index_dtype)
         fixed, wanted = self._fixed(graph, mask)
         ranged, encodings = self._ranged(program, sizes, wanted, copies=sizes["NS"] < graph.size("NS"))
         return fixed + count * encodings + ranged
 
-    def _needed(self, graph: HeteroGraph, ranges: Sequence[DestinationRange], mask: Mask) -> int:
-        """Returns the bytes of a step in ranges."""
+    def _needed(self, graph: HeteroGraph, ranges: Sequence[DestinationRange], mask: Mask) -> tuple[int, int]:
+        """Returns the bytes of a step in ranges, and those that a range takes while it runs."""
         fixed, wanted = self._fixed(graph, mask)
         needs = [
             self._ranged(self._streams.of_range(p), CountedSizes(p.graph), wanted, copies=p.copies) for p in ranges
         ]
-        return fixed + sum(encodings for _, encodings in needs) + max(ranged for ranged, _ in needs)
+        room = max(ranged for ranged, _ in needs)
+        return fixed + sum(encodings for _, encodings in needs) + room, room
 
     def _fixed(self, graph: HeteroGraph, mask: Mask) -> tuple[int, set[str]]:
         """Returns the bytes that all ranges share, and the arrays that need gradients."""
@@ -147,15 +147,17 @@ class MemoryLimit:
         results, gradients = program.returned(sizes, mask)
         taken = {array.source for array in parts.inputs.values()}
         fixed = results * (2 if wanted else 1) + sum(size for name, size in gradients.items() if name in taken)
+        encodings = encoding_bytes((), sizes, program.index.itemsize)
         if parts.nodes is not None:
-            nodes = self._streams.compiled(parts.nodes, graph.index_dtype, Profile.of(graph))
+            nodes = self._streams.of_text(parts.nodes, graph.index_dtype)
             own = tuple(name in wanted for name in nodes.inputs)
             need = nodes.need(sizes, own)
             # Its results are kept until their gradients are complete; its own backward comes afterwards.
-            fixed += need.results + need.gradients + sum(need.encodings.values())
+            fixed += need.results + need.gradients
+            encodings |= need.encodings
             if True in own:
                 wanted |= {*parts.nodes_outputs}
-        return fixed, wanted
+        return fixed + sum(encodings.values()), wanted
 
     def _ranged(
         self, program: CompiledProgram, sizes: Mapping[str, int], wanted: Collection[str], *, copies: bool
@@ -179,4 +181,6 @@ class MemoryLimit:
         copied = [n for n, a in inputs.items() if a.kind == "edges" or (a.kind == "sources" and copies)]
         rows = sum(sizes[program.space(name)] * program.width(name) * item for name in copied)
         edges = sizes["E"] * program.index.itemsize * (3 if sizes["R"] > 1 else 2)
-        return round(_POOLED * (peak + rows)), sum(encodings.values()) + edges
+        if copies:  # their numbers, and their types
+            edges += sizes["NS"] * program.index.itemsize * (2 if sizes["T"] > 1 else 1)
+        return peak + rows, sum(encodings.values()) + edges

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
-from dacergnn.graph.profile import Profile
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
-from dacergnn.runtime.pool import LARGE, leased
+from dacergnn.runtime.pool import LARGE, POOL, leased
 from dacergnn.sdfg_passes.destination_ranges import RangeArray, RangeProgram
 
 if TYPE_CHECKING:
@@ -32,16 +31,16 @@ class Streams:
     Args:
         program: The program of the whole graph.
         cut: Cuts it.
-        compiled: Compiles the text of a part for an index type and the profile of a graph.
+        of_text: Returns the program of the text of a part and an index type.
     """
 
     def __init__(
         self,
         program: CompiledProgram,
         cut: Callable[[], RangeProgram],
-        compiled: Callable[[str, torch.dtype, Profile], CompiledProgram],
+        of_text: Callable[[str, torch.dtype], CompiledProgram],
     ) -> None:
-        self.program, self._cut, self.compiled = program, cut, compiled
+        self.program, self._cut, self.of_text = program, cut, of_text
         self._made: RangeProgram | None = None
 
     @property
@@ -56,39 +55,46 @@ class Streams:
         return self._made
 
     def run(
-        self, graph: HeteroGraph, inputs: Sequence[Tensor], ranges: Sequence[DestinationRange]
+        self, graph: HeteroGraph, inputs: Sequence[Tensor], ranges: Sequence[DestinationRange], room: int = 0
     ) -> tuple[Tensor, ...]:
         """Returns the results of the program; differentiable.
 
         Args:
             inputs: The inputs of the program, in its order.
+            room: The most bytes that a range takes while it runs.
         """
         parts = self.parts
         arrays = dict(zip(self.program.inputs, inputs, strict=True))
         if parts.nodes is not None:
-            program = self.compiled(parts.nodes, graph.index_dtype, Profile.of(graph))
+            program = self.of_text(parts.nodes, graph.index_dtype)
             made = program.run(graph, [arrays[name] for name in program.inputs])
             arrays |= dict(zip(parts.nodes_outputs, made, strict=True))
         names = [*dict.fromkeys(array.source for array in parts.inputs.values())]
         spaces = {array.source: array.space for array in parts.inputs.values()}
         tensors = [_by_rows(arrays[name], graph.size(spaces[name])) for name in names]
-        call = _Call(self, graph, ranges, names)
+        call = _Call(self, graph, ranges, names, room)
         left = iter(_Streamed.apply(call, *tensors))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         return tuple(arrays[r.source] if r.kind == "types" else next(left) for r in parts.results)
 
     def of_range(self, part: DestinationRange) -> CompiledProgram:
         """Returns the program of a range."""
-        return self.compiled(self.parts.text, part.graph.index_dtype, Profile.of(part.graph))
+        return self.of_text(self.parts.text, part.graph.index_dtype)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """Holds one run of a program in ranges; ``names`` are the arrays that it takes, in order."""
+    """Holds one run of a program in ranges.
+
+    Args:
+        names: The arrays that it takes, in order.
+        room: The most bytes that a range takes while it runs.
+    """
 
     streams: Streams
     graph: HeteroGraph
     ranges: Sequence[DestinationRange]
     names: Sequence[str]
+    room: int
 
     @property
     def results(self) -> list[RangeArray]:
@@ -104,19 +110,21 @@ class _Call:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results; nothing is saved."""
-        made: list[Tensor] = []
-        with torch.no_grad():
+        made = self._new_results(tensors[0].dtype)
+        with torch.no_grad(), POOL.arena(self.room):
             for part in self.ranges:
-                program = self.streams.of_range(part)
-                results = program.run(part.graph, [rows for _, _, rows in self.inputs(part, tensors)])
-                if not made:
-                    made = [self._empty(rows, array) for rows, array in zip(results, self.results, strict=True)]
-                for whole, rows, array in zip(made, results, self.results, strict=True):
-                    if array.kind == "rows":
-                        whole[part.start : part.stop] = rows
-                    else:
-                        part.add_edge_rows(whole, rows)
-        return tuple(made)
+                self._compute(part, tensors, made)
+        return made
+
+    def _compute(self, part: DestinationRange, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+        """Writes the results of a range. Its own arrays end with the call, before those of the next range are made."""
+        program = self.streams.of_range(part)
+        results = program.run(part.graph, [rows for _, _, rows in self.inputs(part, tensors)])
+        for whole, rows, array in zip(made, results, self.results, strict=True):
+            if array.kind == "rows":
+                whole[part.start : part.stop] = rows
+            else:
+                part.add_edge_rows(whole, rows)
 
     def differentiable(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results by functions that torch differentiates, which save what all ranges save together."""
@@ -136,27 +144,50 @@ class _Call:
         self, tensors: Sequence[Tensor], wanted: Sequence[bool], seeds: Sequence[Tensor]
     ) -> list[Tensor | None]:
         """Returns the gradients of the arrays in ``wanted``, added up range by range."""
-        gradients: list[Tensor | None] = [None] * len(tensors)
-        for part in self.ranges:
-            taken = [*self.inputs(part, tensors)]
-            made = self.streams.of_range(part).gradients(tuple(wanted[position] for position, _, _ in taken))
-            if made is None:
-                continue
-            rows = [taken[slot][2] for slot in made.inputs]
-            rows += [_rows(seeds[slot], self.results[slot], part) for slot in made.seeds]
-            with torch.no_grad():
-                found = made.program.run(part.graph, rows)
-            for slot, gradient in zip(made.wrt, found, strict=True):
-                position, array, own = taken[slot]
-                total = gradients[position]
-                gradients[position] = _added(total, gradient.view(own.shape), tensors[position], array, part)
+        gradients: list[Tensor | None] = [
+            _empty(tensor.shape, tensor.dtype).zero_() if needed else None
+            for tensor, needed in zip(tensors, wanted, strict=True)
+        ]
+        with torch.no_grad(), POOL.arena(self.room):
+            for part in self.ranges:
+                self._differentiate(part, tensors, seeds, gradients)
         return gradients
 
-    def _empty(self, rows: Tensor, array: RangeArray) -> Tensor:
-        if array.kind == "edges":
-            return rows.new_zeros((self.graph.size("E"), *rows.shape[1:]))
-        shape = (self.graph.size("ND"), *rows.shape[1:])
-        return leased(shape, rows.dtype) if prod(shape) * rows.itemsize >= LARGE else rows.new_empty(shape)
+    def _differentiate(
+        self,
+        part: DestinationRange,
+        tensors: Sequence[Tensor],
+        seeds: Sequence[Tensor],
+        totals: Sequence[Tensor | None],
+    ) -> None:
+        """Adds the gradients of a range to those arrays that are no None. Its own arrays end with the call."""
+        taken = [*self.inputs(part, tensors)]
+        made = self.streams.of_range(part).gradients(tuple(totals[position] is not None for position, _, _ in taken))
+        if made is None:
+            return
+        rows = [taken[slot][2] for slot in made.inputs]
+        rows += [_rows(seeds[slot], self.results[slot], part) for slot in made.seeds]
+        for slot, gradient in zip(made.wrt, made.program.run(part.graph, rows), strict=True):
+            position, array, own = taken[slot]
+            total = totals[position]
+            assert total is not None, "the gradients of this array are wanted"
+            _add(total, gradient.view(own.shape), array, part)
+
+    def _new_results(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """Returns results without values; those of edges are zero, since ranges add theirs."""
+        shapes = [buffer.shape for buffer in self.streams.of_range(self.ranges[0]).inference_code().outputs]
+        return tuple(
+            torch.zeros(self.graph.size("E"), *shape, dtype=dtype)
+            if array.kind == "edges"
+            else _empty((self.graph.size("ND"), *shape), dtype)
+            for array, shape in zip(self.results, shapes, strict=True)
+        )
+
+
+def _empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Returns a tensor with any content, of the pool if it is large."""
+    large = prod(shape) * dtype.itemsize >= LARGE
+    return leased(tuple(shape), dtype) if large else torch.empty(*shape, dtype=dtype)
 
 
 def _by_rows(tensor: Tensor, count: int) -> Tensor:
@@ -166,26 +197,28 @@ def _by_rows(tensor: Tensor, count: int) -> Tensor:
 
 def _rows(tensor: Tensor, array: RangeArray, part: DestinationRange) -> Tensor:
     """Returns the rows of an array that a range has."""
+
+    def empty(count: int) -> Tensor:
+        return _empty((count, *tensor.shape[1:]), tensor.dtype)
+
+    own = None if torch.is_grad_enabled() else empty  # torch differentiates no copies into given tensors
     if array.kind == "rows":
         return tensor[part.start : part.stop]
     if array.kind == "edges":
-        return part.edge_rows(tensor)
-    return part.source_rows(tensor) if array.kind == "sources" else tensor
+        return part.edge_rows(tensor, own)
+    return part.source_rows(tensor, own) if array.kind == "sources" else tensor
 
 
-def _added(total: Tensor | None, gradient: Tensor, like: Tensor, array: RangeArray, part: DestinationRange) -> Tensor:
-    """Returns a gradient to which that of a range has been added, in place except at first."""
+def _add(total: Tensor, gradient: Tensor, array: RangeArray, part: DestinationRange) -> None:
+    """Adds a gradient of a range to that of the whole array in place."""
     if array.kind == "types":
-        return gradient if total is None else total.add_(gradient)
-    if total is None:
-        total = torch.zeros_like(like)
-    if array.kind == "rows":
+        total.add_(gradient)
+    elif array.kind == "rows":
         total[part.start : part.stop] += gradient
     elif array.kind == "edges":
         part.add_edge_rows(total, gradient)
     else:
         part.add_source_rows(total, gradient)
-    return total
 
 
 class _Streamed(torch.autograd.Function):

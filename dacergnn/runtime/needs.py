@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.encodings import COUNTED
 from dacergnn.graph.spaces import parse_encoding, target_space
 from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Buffer, Lowered
@@ -113,8 +114,18 @@ class Need:
             again = arrange(own, sizes, item, places, offsets[-1]).size + own.scratch(sizes)
             workspace, names = max(workspace, again), names | {*backward.encodings}
             gradients = returned + _bytes(backward.outputs, sizes, item)
-        encodings = {name: index * _entries(name, sizes) for name in names}
-        return cls(returned, offsets[-1], workspace, gradients, encodings)
+        return cls(returned, offsets[-1], workspace, gradients, encoding_bytes(names, sizes, index))
+
+
+def encoding_bytes(names: Collection[str], sizes: Mapping[str, int], index: int) -> dict[str, int]:
+    """Returns the bytes of encodings, and of those that graphs keep when they count their pairs.
+
+    Args:
+        sizes: Number of rows by row space.
+        index: Bytes of an index.
+    """
+    held = {"idx_E_src", "idx_E_dst", *(["idx_E_etype"] if sizes["R"] > 1 else [])}  # the edges hold these
+    return {name: index * _entries(name, sizes) for name in {*names, *COUNTED} - held}
 
 
 def _bytes(buffers: tuple[Buffer, ...], sizes: Mapping[str, int], item: int) -> int:

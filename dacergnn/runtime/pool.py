@@ -6,19 +6,22 @@ import ctypes
 import sys
 import threading
 import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
 from math import prod
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from dacergnn.runtime.arena import Arena
 from dacergnn.runtime.forked import in_children
 
 SMALL = 1 << 20
 LARGE = 32 << 20
 """From this size on, allocators take memory from the system at every request."""
-_LARGEST = 2
-"""Limit of a buffer's size, as a multiple of the request; larger buffers wait for larger requests."""
+_LARGEST, _LARGEST_OF_LARGE = 2.0, 1.25
+"""Limits of a buffer's size, as multiples of a request and of a large one; larger buffers wait for larger requests."""
 _ROOM = 1.125
 """Limit of a pool's bytes, as a multiple of the most bytes that were in use at once."""
 _HUGE_PAGE = 1 << 21
@@ -50,6 +53,8 @@ class Pool:
     def __init__(self) -> None:
         self._free: list[Tensor] = []  # in the order in which they were given back
         self._used = self._most = 0  # bytes in use, now and at most
+        self._within = threading.local()
+        self._parts: dict[int, Arena] = {}  # by the addresses of the parts that arenas have handed out
         self.unlock()
 
     def unlock(self) -> None:
@@ -61,8 +66,15 @@ class Pool:
         """Returns a buffer of at least ``size`` bytes with any content."""
         if size < SMALL:
             return torch.empty(size, dtype=torch.uint8)
+        arena: Arena | None = getattr(self._within, "arena", None)
+        if arena is not None:
+            part = arena.take(size)
+            if part is not None:
+                self._parts[part.data_ptr()] = arena
+                return part
         with self._lock:
-            fitting = [b for b in self._free if size <= b.numel() <= _LARGEST * size]
+            most = size * (_LARGEST if size < LARGE else _LARGEST_OF_LARGE)
+            fitting = [b for b in self._free if size <= b.numel() <= most]
             taken = min(fitting, key=Tensor.numel, default=None)
             if taken is None:
                 taken = torch.empty(size, dtype=torch.uint8)
@@ -78,10 +90,31 @@ class Pool:
 
     def give(self, buffer: Tensor) -> None:
         """Takes a buffer back; nobody may use it any more."""
-        if buffer.numel() >= SMALL:
+        if buffer.numel() < SMALL:
+            return
+        arena = self._parts.pop(buffer.data_ptr(), None)
+        if arena is not None:
+            arena.give(buffer)
+            if arena.is_empty and arena is not getattr(self._within, "arena", None):
+                self.give(arena.buffer)  # it waited for this part
+        else:
             with self._lock:
                 self._used -= buffer.numel()
                 self._free = [*self._free, buffer]
+
+    @contextmanager
+    def arena(self, size: int) -> Generator[None]:
+        """Lets this thread take its buffers from one of ``size`` bytes, and only what does not fit from the pool.
+
+        The pool would keep buffers of different sizes for calls of different sizes, which take more together.
+        """
+        self._within.arena = arena = Arena(self.take(size))
+        try:
+            yield
+        finally:
+            self._within.arena = None
+            if arena.is_empty:
+                self.give(arena.buffer)
 
     @property
     def used(self) -> int:

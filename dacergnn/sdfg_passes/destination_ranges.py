@@ -180,7 +180,7 @@ class _Cut:
             return self._taken(ref, ref.name, rows, "sources")
         if rows.space == "ND" and _is_own(statement, ref):
             return self._taken(ref, ref.name, rows, "rows")
-        if rows.space == "E" and ref.path == "":
+        if rows.space == "E" and ref.path in ("", "edge"):
             return self._taken(ref, ref.name, rows, "edges")
         raise ProgramError(f'"{ref.name}" has rows of {rows.space}, of which no range of destinations has its own.')
 

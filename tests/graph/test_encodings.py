@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dacergnn.errors import EncodingError, GraphError
 from dacergnn.graph import TYPE_PATHS, HeteroGraph, formats, sorting
-from dacergnn.graph.encodings import Encodings
+from dacergnn.graph.encodings import COUNTED, Encodings
 from dacergnn.graph.spaces import GRAPH_MAPS, MAPS
 
 
@@ -313,3 +313,26 @@ def test_encodings_outlast_where_they_are_asked_for() -> None:
         assert not found.is_inference()
         assert found.data_ptr() != 0
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("on_host", [True, False], ids=["C++", "torch"])
+def test_large_vectors_that_only_others_need_are_forgotten(on_host: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    edges, types = torch.randint(60, (2, 500)), torch.randint(4, (500,))
+    names = [
+        "via_E_srcpair_dst", "ptr_E_srcpair", "idx_U_src", "ids_U_src",
+        "via_Es_srcpair_edge", "via_Es_dst_srcpair", "ptr_Ed_src", "via_Ed_src_dstpair", "idx_Ed_edge",
+    ]  # fmt: skip
+    whole = HeteroGraph.from_arrays(edges, types, num_nodes=60, num_edge_types=4)
+    expected = {name: whole.encoding(name) for name in names}
+    monkeypatch.setattr("dacergnn.graph.encodings._MANY", 1)
+    if not on_host:
+        monkeypatch.setattr("dacergnn.graph.sorting.at_hand", lambda vector: False)
+    graph = HeteroGraph.from_arrays(edges, types, num_nodes=60, num_edge_types=4)
+    encodings = Encodings(graph._edges)
+    for asked in (names[:3], names):
+        encodings.addresses(asked)
+        built, _ = encodings.known
+        assert {*built} - COUNTED == {*asked} - COUNTED
+        for name, address in zip(asked, encodings.addresses(asked), strict=True):
+            assert encodings.get(name).data_ptr() == address
+            assert torch.equal(encodings.get(name), expected[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -216,6 +217,63 @@ def test_random_programs(seed: int) -> None:
         results.append([*out, *torch.autograd.grad([o.sin().sum() for o in out], wanted, materialize_grads=True)])
     assert [d.ranges is not None for d in limited.divisions(graph)] == [True]
     close(results[1], results[0])
+
+
+@pytest.mark.usefixtures("_in_ranges")
+def test_values_of_edges_in_parts() -> None:
+    """RGCN normalizes edges; those of relations with few sources are a part of the edges, with rows of their own."""
+    text = """
+    def p(g, norm: E[6], x: NS[8], W: R[8, 6]):
+        for n in g.dst_nodes():
+            for e in n.incoming_edges_s():
+                n["some"] += e.edge.norm * linear(e.src.x, W[e.etype])
+            for e in n.incoming_edges_d():
+                n["others"] += e.edge.norm * linear(e.src.x, W[e.etype])
+        for n in g.dst_nodes():
+            n["out"] = n.some + n.others
+        return out
+    """
+    (src, dst), edge_type = edges()
+    few = torch.where(edge_type < 2, 9, N)  # sources of two relations, and destinations of the others
+    graph = HeteroGraph.from_arrays((src % few, dst % (N + 9 - few)), edge_type, num_nodes=N, num_edge_types=R)
+    assert 0 < graph.size("Es") < graph.size("E")
+    inputs = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((E, 6), (N, 8), (R, 8, 6))]
+    results: list[list[Tensor]] = []
+    for config in (Config(), LIMITED):
+        made = compiled_program(
+            ProgramSource(textwrap.dedent(text), ()), torch.float64, torch.int32, config, Profile.of(graph)
+        )
+        (out,) = made.run(graph, inputs)
+        results.append([out, *torch.autograd.grad(out.sin().sum(), inputs)])
+    assert [d.ranges is not None for d in made.divisions(graph)] == [True]
+    close(results[1], results[0])
+
+
+def test_steps_take_no_more_than_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    edge_index, x = torch.randint(3000, (2, 60_000)), torch.randn(3000, 16)
+    made = pyg.EdgeConv(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16)))
+    whole, layer = (
+        dacergnn.optimize(made, config=config) for config in (Config(), Config(memory=POOL.used + 20_000_000))
+    )
+    most, take = [0], POOL.take
+
+    def taken(size: int) -> Tensor:
+        buffer = take(size)
+        most.append(POOL.used)
+        return buffer
+
+    monkeypatch.setattr(POOL, "take", taken)
+    peaks: list[int] = []
+    for model in (whole, layer):
+        POOL.clear()
+        most[:] = [0]
+        before = POOL.used
+        model(x, edge_index).sum().backward()
+        peaks.append(max(most) - before)
+    (division,) = program(layer)[0].divisions(program(layer)[1])
+    assert division.ranges is not None
+    assert division.need <= 20_000_000
+    assert division.room <= peaks[1] < min(division.need, peaks[0])
 
 
 def test_layers_share_the_limit() -> None:

@@ -109,6 +109,14 @@ def test_pool_keeps_large_buffers_for_those_that_need_them() -> None:
     assert pool.take(5 * SMALL) is large
 
 
+def test_pool_gives_large_buffers_to_requests_of_about_their_size() -> None:
+    pool = Pool()
+    for size, fits in ((0.85, True), (0.7, False)):
+        large = pool.take(LARGE * 2)
+        pool.give(large)
+        assert (pool.take(int(LARGE * 2 * size)) is large) is fits
+
+
 def test_pool_holds_little_more_than_was_in_use() -> None:
     pool = Pool()
     for size in (4, 3, 8, 5, 1, 6):  # none fits twice in a row
@@ -117,6 +125,33 @@ def test_pool_holds_little_more_than_was_in_use() -> None:
         assert sum(b.numel() for b in pool._free) <= 9 * SMALL
     pool.clear()
     assert pool._free == []
+
+
+def test_calls_within_an_arena_share_its_buffer() -> None:
+    pool = Pool()
+    with pool.arena(8 * SMALL):
+        for size in (5, 2, 7):
+            first, second = pool.take(size * SMALL), pool.take(SMALL)
+            assert second.data_ptr() - first.data_ptr() == size * SMALL
+            assert pool.used == 8 * SMALL
+            pool.give(first)
+            assert pool.take(size * SMALL).data_ptr() == first.data_ptr(), "the first gap"
+            pool.give(first)
+            pool.give(second)
+        assert pool.take(9 * SMALL).numel() == 9 * SMALL, "what does not fit comes from the pool"
+        assert pool.used == 17 * SMALL
+    assert pool.used == 9 * SMALL
+    assert pool.free == 8 * SMALL
+
+
+def test_an_arena_waits_for_parts_that_are_still_in_use() -> None:
+    pool = Pool()
+    with pool.arena(4 * SMALL):
+        part = pool.take(SMALL)
+    assert pool.used == 4 * SMALL
+    assert pool.take(4 * SMALL).data_ptr() != part.data_ptr()
+    pool.give(part)
+    assert (pool.used, pool.free) == (4 * SMALL, 4 * SMALL)
 
 
 def test_results_share_the_pool() -> None:

@@ -1,0 +1,40 @@
+"""Divides one large buffer among the calls that follow one another, so that they need no more than the largest."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dacergnn.runtime.memory import aligned
+
+
+class Arena:
+    """Hands out parts of a buffer, each in the first gap that is large enough.
+
+    Args:
+        buffer: [size] bytes.
+    """
+
+    def __init__(self, buffer: Tensor) -> None:
+        self.buffer = buffer
+        self._taken: dict[int, int] = {}  # ends by starts, ascending
+
+    @property
+    def is_empty(self) -> bool:
+        """Tells whether all parts are back."""
+        return not self._taken
+
+    def take(self, size: int) -> Tensor | None:
+        """Returns a part of ``size`` bytes with any content; None if no gap is large enough."""
+        start = 0
+        for first, end in self._taken.items():
+            if first - start >= size:
+                break
+            start = end
+        if start + size > self.buffer.numel():
+            return None
+        self._taken = dict(sorted({**self._taken, start: aligned(start + size)}.items()))
+        return self.buffer[start : start + size]
+
+    def give(self, part: Tensor) -> None:
+        """Takes a part back."""
+        del self._taken[part.data_ptr() - self.buffer.data_ptr()]
