@@ -26,7 +26,9 @@ class Exchange:
     """
 
     def __init__(self, owners: Tensor, read: Tensor, group: dist.ProcessGroup) -> None:
-        self.group = group
+        self.group, self.read = group, read
+        self.bytes_received = 0
+        """Holds the bytes that other processes have sent to this one."""
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         own = (owners == self.rank).nonzero().view(-1)
         self.own_count = len(own)
@@ -67,6 +69,8 @@ class Exchange:
                 f"process {self.rank} of {self.size} cannot exchange rows, since another one has failed or is too late"
             )
             raise DistributedError(f"{who}; see its own error, and start again from a checkpoint ({error}).") from None
+        own = receives[self.rank] * (received.nbytes // max(len(received), 1))
+        self.bytes_received += received.nbytes - own
         return received
 
 

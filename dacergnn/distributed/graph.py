@@ -104,12 +104,20 @@ class DistributedGraph:
         # In the order of the types, not of the user: all processes must exchange the same at once.
         return self._plain({kind: self._exchanges[kind](rows[kind]) for kind in self._own if kind in rows})
 
-    def hetero_graph(self, edge_type: Tensor | None = None, num_edge_types: int | None = None) -> HeteroGraph:
+    def hetero_graph(
+        self,
+        edge_type: Tensor | None = None,
+        num_edge_types: int | None = None,
+        node_type: Tensor | None = None,
+        num_node_types: int | None = None,
+    ) -> HeteroGraph:
         """Returns the part as a graph of our own layers, whose destinations are the own nodes.
 
         Args:
             edge_type: [E] the types of all edges of the whole graph.
-            num_edge_types: The number of types of the whole graph.
+            num_edge_types: The number of these types.
+            node_type: [N] the types of all nodes of the whole graph.
+            num_node_types: The number of these types.
         """
         if self._typed:
             raise ArrayError("edge_index", "is a dictionary; pass its parts to the layers, or graphs without types")
@@ -120,6 +128,8 @@ class DistributedGraph:
             None if edge_type is None else edge_type[self._edges[ONLY, ONLY, ONLY]],
             num_nodes=(own + sum(exchange.receives), own),
             num_edge_types=num_edge_types,
+            node_type=None if node_type is None else node_type[torch.cat([self._own[ONLY], exchange.read])],
+            num_node_types=num_node_types,
         )
 
     @property
@@ -142,6 +152,11 @@ class DistributedGraph:
     def rows_read(self) -> int:
         """Returns the number of rows of other processes that an exchange receives."""
         return sum(sum(exchange.receives) for exchange in self._exchanges.values())
+
+    @property
+    def bytes_received(self) -> int:
+        """Returns the bytes that other processes have sent to this one since the graph was made."""
+        return sum(exchange.bytes_received for exchange in self._exchanges.values())
 
     def _plain(self, by_type: dict[str, Any]) -> Any:
         return by_type if self._typed else by_type[ONLY]

@@ -64,5 +64,5 @@ def _by_metis(graph: HeteroGraph, parts: int) -> Tensor:
     both = torch.cat([ends, ends.flip(0)], 1)
     both = both[:, both[0] != both[1]].unique(dim=1)  # METIS takes each neighbour once, and no loops
     pointers = torch.cat([both.new_zeros(1), torch.bincount(both[0], minlength=nodes).cumsum(0)])
-    _, owners = metis.part_graph(parts, xadj=pointers.numpy(), adjncy=both[1].numpy())
+    _, owners = metis.part_graph(parts, metis.CSRAdjacency(pointers.numpy(), both[1].numpy()))
     return torch.tensor(owners, dtype=torch.int64)

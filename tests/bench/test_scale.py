@@ -30,6 +30,26 @@ def test_steps_within_a_limit(tmp_path: Path) -> None:
     assert "Training steps within a limit of memory" in result.output
 
 
+@pytest.mark.slow
+def test_processes_share_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    options = ["--models", "rgat", "--data", "am~0.1", "--processes", "1,4", "--steps", "1"]
+    result = CliRunner().invoke(main, ["bench", "--suite", "scale", *options, "--json", str(path)])
+    assert result.exit_code == 0, result.output
+    one, four = json.loads(path.read_text())["rows"]
+    assert four["peak"] < 0.45 * one["peak"]
+    assert (one["received"], one["least"]) == (0, 0)
+    assert 0 < four["received"] <= 1.2 * four["least"]
+    assert "Full-graph training in several processes" in result.output
+
+
+@pytest.mark.parametrize("counts", ["two", "0", "1,-2"])
+def test_wrong_numbers_of_processes(counts: str) -> None:
+    result = CliRunner().invoke(main, ["bench", "--suite", "scale", "--processes", counts])
+    assert result.exit_code == 2
+    assert "holds something else than numbers, as in 1,2,4" in " ".join(result.output.split())
+
+
 def test_a_limit_that_is_too_low_says_what_is_needed() -> None:
     error = MemoryLimitError("RGAT", 2_000_000, 1_000_000)
     assert reason(error).startswith("MemoryLimitError: RGAT: a step needs 2 MB beside its inputs, but 1 MB are left")

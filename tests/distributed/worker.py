@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.graph import HeteroGraph
 
 FEATURES, CLASSES = 16, 4
+Key = tuple[str, str, str]
 DIFFER = -2
 """Stands for a step: the processes divide the graph in different ways."""
 SIZES = {"a": 120, "b": 90}
@@ -54,7 +54,7 @@ def own(rows: Any, counts: Any) -> Any:
     return {k: r[: counts[k]] for k, r in rows.items()} if isinstance(rows, dict) else rows[:counts]
 
 
-def convs(name: str, relations: int) -> list[nn.Module]:
+def convs(name: str, relations: int, types: tuple[list[str], list[Key]]) -> list[nn.Module]:
     sizes = [(FEATURES, 16), (16, CLASSES)]
     if name == "RGCN":
         return [RGCNConv(i, o, relations) for i, o in sizes]
@@ -63,17 +63,19 @@ def convs(name: str, relations: int) -> list[nn.Module]:
     if name == "GAT":
         return [GATConv(i, o) for i, o in sizes]
     if name == "HGT":
-        return [HGTConv(i, o, ([*SIZES], KEYS)) for i, o in sizes]
-    return [HeteroConv({key: SAGEConv((i, i), o) for key in KEYS}) for i, o in sizes]
+        return [HGTConv(i, o, types) for i, o in sizes]
+    return [HeteroConv({key: SAGEConv((i, i), o) for key in types[1]}) for i, o in sizes]
 
 
 def problem(name: str, data: str) -> tuple[Any, Any, Any, tuple[Tensor, ...], int]:
     """Returns edges, features, classes, edge types and the number of relations of a task."""
     torch.manual_seed(0)
     if name in ("HGT", "HeteroConv"):
-        edges = {key: torch.stack([torch.randint(SIZES[key[n]], (700,)) for n in (0, 2)]) for key in KEYS}
-        x = {kind: torch.randn(size, FEATURES) for kind, size in SIZES.items()}
-        return edges, x, {kind: torch.randint(CLASSES, (size,)) for kind, size in SIZES.items()}, (), len(KEYS)
+        sizes, edges = SIZES, {key: torch.stack([torch.randint(SIZES[key[n]], (700,)) for n in (0, 2)]) for key in KEYS}
+        if data != "random":
+            sizes, edges = by_type(dacergnn.datasets.resolve(data).graph)
+        x = {kind: torch.randn(size, FEATURES) for kind, size in sizes.items()}
+        return edges, x, {kind: torch.randint(CLASSES, (size,)) for kind, size in sizes.items()}, (), len(edges)
     if data == "random":
         nodes, relations = 300, 5
         edges, types = torch.randint(nodes, (2, 3000)), torch.randint(relations, (3000,))
@@ -86,10 +88,36 @@ def problem(name: str, data: str) -> tuple[Any, Any, Any, tuple[Tensor, ...], in
     return edges, x, y, () if name == "GAT" else (types,), relations
 
 
+def by_type(graph: HeteroGraph) -> tuple[dict[str, int], dict[Key, Tensor]]:
+    """Returns the nodes of each type, and the edges of each relation that has any, in numbers of their types."""
+    bounds = graph.node_ranges
+    assert bounds is not None
+    src, dst, relation = (graph.index("E", path).long() for path in ("src", "dst", "etype"))
+    kinds = graph.index("NS", "ntype").tolist()
+    edges: dict[Key, Tensor] = {}
+    for number in relation.unique().tolist():
+        own = torch.stack([src[relation == number], dst[relation == number]])
+        ends = [kinds[int(row[0])] for row in own]
+        edges[str(ends[0]), f"r{number}", str(ends[1])] = own - torch.tensor([[bounds[kind][0]] for kind in ends])
+    return {str(kind): stop - start for kind, (start, stop) in enumerate(bounds)}, edges
+
+
 def owners(edges: Any, sizes: Any, size: int) -> Any:
     if isinstance(edges, dict):
         return {kind: torch.arange(count) * size // count for kind, count in sizes.items()}
     return partition(HeteroGraph.from_arrays(edges, None, num_nodes=sizes), size)
+
+
+def least(edges: Any, owners: Any) -> int:
+    """Returns the bytes that all processes must receive in a step: each row that another one has, once for each layer
+    and once for the gradients of the second one."""
+    ends: dict[Any, list[Tensor]] = {}
+    for key, own in edges.items() if isinstance(edges, dict) else [(("", "", ""), edges)]:
+        sources, targets = (owners[key[n]] if isinstance(owners, dict) else owners for n in (0, 2))
+        remote = own[:, sources[own[0]] != targets[own[1]]]
+        ends.setdefault(key[0], []).append(torch.stack([remote[0], targets[remote[1]]]))
+    rows = sum(torch.cat(pairs, 1).unique(dim=1).size(1) for pairs in ends.values())
+    return 3 * rows * FEATURES * 4
 
 
 def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
@@ -97,13 +125,14 @@ def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
     edges, x, y, extra, relations = problem(name, data)
     typed = isinstance(edges, dict)
     torch.manual_seed(1)
-    model: Any = dacergnn.optimize(Net(convs(name, relations)))
+    types = ([*x], [*edges]) if typed else ([], [])
+    model: Any = dacergnn.optimize(Net(convs(name, relations, types)))
     counts: Any = {kind: len(rows) for kind, rows in x.items()} if typed else len(x)
     total = sum(counts.values()) if typed else counts
     graph: Any = Whole(edges, counts)
+    mine = owners(edges, counts, size)
     if size > 1:
         dist.init_process_group("gloo")
-        mine = owners(edges, counts, size)
         graph = DistributedGraph(edges, mine.flip(0) if fails == DIFFER and rank == 1 else mine)
         if typed:
             x, y = ({k: r[graph.own[k]] for k, r in rows.items()} for rows in (x, y))
@@ -118,11 +147,15 @@ def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses: list[float] = []
     gradients: list[Tensor] = []
+    received = 0
     for step in range(steps):
+        received = getattr(graph, "bytes_received", 0)
         if step == fails and rank == 1:
             os._exit(3)
         optimizer.zero_grad()
         out = model(graph, x, *extra)
+        rows: Any
+        classes: Any
         rows, classes = (torch.cat([out[k] for k in y]), torch.cat([*y.values()])) if typed else (out, y)
         summed = nn.functional.cross_entropy(rows, classes, reduction="sum") / total
         (summed * size).backward()  # gradients are averaged over the processes
@@ -132,9 +165,8 @@ def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
         losses.append(float(loss))
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         optimizer.step()
-    read = getattr(graph, "rows_read", 0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"losses": losses, "gradients": gradients, "read": read, "peak": peak}
+    received = getattr(graph, "bytes_received", 0) - received
+    return {"losses": losses, "gradients": gradients, "received": received, "least": least(edges, mine)}
 
 
 if __name__ == "__main__":

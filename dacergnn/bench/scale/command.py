@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -21,8 +22,10 @@ from dacergnn.bench.process import ask
 from dacergnn.bench.settings import MODELS
 from dacergnn.bench.suites import suite_option
 from dacergnn.config import Config
+from dacergnn.distributed import METHODS
 
 WORKER = "dacergnn.bench.scale.worker"
+PROCESSES = "dacergnn.bench.scale.processes"
 LIMIT_S = 1800.0
 """Seconds for one process, including the graph, builds and encodings."""
 Row = dict[str, Any]
@@ -36,17 +39,35 @@ Row = dict[str, Any]
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--steps", default=3, show_default=True, type=click.IntRange(1), help="Measured steps of each limit.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--processes",
+    default="",
+    callback=names,
+    help="Numbers of processes, comma-separated: measures "
+    "full-graph training in these on this machine, instead of limits.",
+)
+@click.option(
+    "--method",
+    default="ranges",
+    show_default=True,
+    type=click.Choice(METHODS),
+    help="Divides the nodes among processes.",
+)
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
 def scale(
     models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
-    path: Path | None,
+    processes: tuple[str, ...], method: str, path: Path | None,
 ) -> None:  # fmt: skip
-    """Measure training steps within a limit of memory against steps without one.
+    """Measure training steps within a limit of memory, or in several processes, against steps without.
 
     Steps with and without a limit run in turns in one process, and times are medians. Peaks come from processes of
     their own: what a step takes at the most beside features and parameters, with the encodings of the graph.
     """
+    if not all(count.isdecimal() and int(count) for count in processes):
+        raise click.BadParameter(
+            f"{','.join(processes)!r} holds something else than numbers, as in 1,2,4", param_hint="--processes"
+        )
     for limit in limits:
         Config(memory=limit)  # raises an error for what is no size
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -56,9 +77,13 @@ def scale(
         for model, graph in product(models, data):
             bar.update(task, description=f"{model} on {graph}")
             request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
-            rows += measured(request, ["", *limits])
+            rows += (
+                in_processes({**request, "method": method}, processes)
+                if processes
+                else measured(request, ["", *limits])
+            )
             bar.advance(task)
-    console.print(_table(rows))
+    console.print(_table_of_processes(rows) if processes else _table(rows))
     if path is not None:
         about = {"command": shlex.join(["dacergnn", *sys.argv[1:]]), "date": datetime.now(UTC).isoformat()}
         path.write_text(json.dumps({"rows": rows, "environment": dict(environment()), **about}, indent=1) + "\n")
@@ -78,6 +103,33 @@ def measured(request: Row, limits: list[str]) -> list[Row]:
         failed = times.get("error") or times[limit].get("error") or peak.get("error")
         rows.append({**row, "error": failed} if failed else {**row, **times[limit], **peak[limit]})
     return rows
+
+
+def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
+    """Returns a row for each number of processes: seconds, the largest peak of one, and what all receive, in bytes."""
+    bounded = {**request, "limit_bytes": 64 << 30}
+    return [
+        {**request, "processes": int(count), **ask(PROCESSES, {**bounded, "processes": int(count)}, LIMIT_S)}
+        for count in counts
+    ]
+
+
+def _table_of_processes(rows: list[Row]) -> Table:
+    table = Table(title="Full-graph training in several processes")
+    columns = ("model", "graph", "processes", "step s", "peak GB", "of the first", "received MB", "of the least")
+    for column in columns:
+        table.add_column(column, justify="left" if column in columns[:2] else "right")
+    first: dict[tuple[str, str], float] = {}
+    for row in rows:
+        names = row["model"], row["data"], str(row["processes"])
+        if "error" in row:
+            table.add_row(*names, row["error"])
+            continue
+        share = row["peak"] / first.setdefault(names[:2], row["peak"])
+        least = f"{row['received'] / row['least']:.2f}" if row["least"] else ""
+        sizes = f"{row['peak'] / 1e9:.3f}", f"{share:.2f}", f"{row['received'] / 1e6:.1f}"
+        table.add_row(*names, f"{row['seconds']:.3f}", *sizes, least)
+    return table
 
 
 def _table(rows: list[Row]) -> Table:
