@@ -178,6 +178,9 @@ class Config:
         memory: The most bytes that a step of a model on the CPU may take beside its inputs, such as "6GB"; "auto" for
             what is free; None for no limit. A layer that would take more runs range by range of its destinations
             (docs/scale.md).
+        scratch: A folder for temporary files, in which a step that runs in ranges keeps its results, gradients, and the
+            encodings of the ranges. They do not count against ``memory``; the system writes them to the disk where it
+            needs their memory. None for no files.
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
         recompute: Names of arrays to compute again.
         aggregation: Order of products and sums over edges, where there is a choice: "transform_first",
@@ -207,6 +210,7 @@ class Config:
     cuda_graph: bool = False
     caching: str = "cache_all"
     memory: str | int | None = None
+    scratch: str | None = None
     cache: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
     aggregation: str = "auto"
@@ -237,6 +241,11 @@ class Config:
             _check_choice("caching", self.caching, STRATEGIES[:-1], f", {STRATEGIES[-1]}, as in budget:500MB")
         if self.memory is not None:
             self._check_memory(self.memory)
+        self._check_kind("scratch", str, "pass the path of a folder as text")
+        if self.scratch is not None and self.memory is None:
+            raise DacergnnError(f"scratch={self.scratch!r} is for steps within a limit; pass memory=..., too.")
+        if self.scratch is not None and not Path(self.scratch).is_dir():
+            raise DacergnnError(f"scratch={self.scratch!r} is no folder; make it, or name another one.")
         _check_choice("aggregation", self.aggregation, AGGREGATIONS)
         if not isinstance(self.adjacency, str) or ell_slots(self.adjacency) is None:  # pyright: ignore[reportUnnecessaryIsInstance]
             _check_choice("adjacency", self.adjacency, ADJACENCIES, " and ell:SLOTS")

@@ -15,6 +15,7 @@ from torch import Tensor
 from dacergnn.graph.edge_list import all_zero
 from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
+from dacergnn.scratch import zeros_in_file
 
 DENSE = 0.5
 """Share of successive sources from which a range has all of them. Rows of fewer sources are copied for it."""
@@ -90,7 +91,7 @@ class DestinationRanges:
 
     def __init__(self, graph: HeteroGraph) -> None:
         self._whole = weakref.ref(graph)  # the graph holds this
-        self._divided: weakref.WeakValueDictionary[int, Divided] = weakref.WeakValueDictionary()
+        self._divided: weakref.WeakValueDictionary[tuple[int, str | None], Divided] = weakref.WeakValueDictionary()
 
     @classmethod
     def of(cls, graph: HeteroGraph) -> DestinationRanges:
@@ -103,15 +104,21 @@ class DestinationRanges:
         assert graph is not None, "whoever divides a graph holds it"
         return graph
 
-    def divided(self, count: int) -> Divided:
-        """Returns about ``count`` ranges, with about as many edges and destinations each."""
-        known = self._divided.get(count)
+    def divided(self, count: int, scratch: str | None = None) -> Divided:
+        """Returns about ``count`` ranges, with about as many edges and destinations each.
+
+        Args:
+            scratch: A folder for temporary files, in which edges and encodings of the ranges lie; None for memory.
+        """
+        known = self._divided.get((count, scratch))
         if known is None:
             bounds = self.bounds(count)
             with lasting():
                 runs = self._runs(bounds)
-                known = Divided(self._range(*ends, own) for ends, own in zip(pairwise(bounds), runs, strict=True))
-            self._divided[count] = known
+                known = Divided(
+                    self._range(*ends, own, scratch) for ends, own in zip(pairwise(bounds), runs, strict=True)
+                )
+            self._divided[count, scratch] = known
         return known
 
     def expected(self, count: int) -> dict[str, int]:
@@ -155,7 +162,7 @@ class DestinationRanges:
             first += count
         return [tuple(own) for own in runs]
 
-    def _range(self, start: int, stop: int, runs: tuple[Run, ...]) -> DestinationRange:
+    def _range(self, start: int, stop: int, runs: tuple[Run, ...], scratch: str | None) -> DestinationRange:
         edges = self._graph.encodings.edges
 
         def taken(vector: Tensor) -> Tensor:
@@ -183,6 +190,11 @@ class DestinationRanges:
             dst_type=None if edges.dst_type is None else edges.dst_type[start:stop],
             bipartite=True,
         )
+        if scratch is not None:
+            names = ("src", "dst", "edge_type") if edges.num_edge_types > 1 else ("src", "dst")
+            vectors: dict[str, Tensor] = {name: getattr(part, name) for name in names}
+            part = part._replace(**{n: zeros_in_file(scratch, v.shape, v.dtype).copy_(v) for n, v in vectors.items()})
         made = HeteroGraph(part)
+        made.encodings.scratch = scratch
         made.encodings.forgotten_from = 1  # there are many ranges, so that each should keep little
         return DestinationRange(start, stop, runs, sources, made)

@@ -19,6 +19,7 @@ from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import group_starts, groups_of_rows, longest_group, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
 from dacergnn.graph.vectors import Vectors
+from dacergnn.scratch import zeros_in_file
 
 _PAIRS = {"U": "srcpair", "V": "dstpair"}
 """Spaces of pairs, and the paths that lead from edges to them."""
@@ -50,6 +51,8 @@ class Encodings:
         self._counts: Counts | None = None
         self.forgotten_from = _MANY
         """Holds the length from which on vectors are forgotten that only others are made of."""
+        self.scratch: str | None = None
+        """Names a folder for temporary files, in which vectors lie in place of memory."""
         self.tell: Callable[[str], None] | None = None
         """Called with the name of each encoding that is built."""
 
@@ -118,7 +121,7 @@ class Encodings:
         for (space, path), own in zip(_PAIRS.items(), starts, strict=True):
             used = own[: counts.sizes[space] + 1].to(self._dtype)
             # Both vectors have room for as many pairs as edges; a copy frees the rest where it is large.
-            self._built[f"ptr_E_{path}"] = used.clone() if own.numel() > _FEW else used
+            self._built[f"ptr_E_{path}"] = self._kept(used.clone() if own.numel() > _FEW else used)
         return counts
 
     def _counts_of(self, counts: list[int]) -> Counts:
@@ -172,7 +175,7 @@ class Encodings:
             edges, rows = self.edges, self.get(f"idx_E{name}_edge")
             chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
             self._parts[name] = Encodings(edges._replace(**chosen))
-            self._parts[name].forgotten_from = self.forgotten_from
+            self._parts[name].forgotten_from, self._parts[name].scratch = self.forgotten_from, self.scratch
             self._parts[name]._sizes |= {space: self.size(f"{space}{name}") for space in _PAIRS}
         return self._parts[name]
 
@@ -207,7 +210,7 @@ class Encodings:
                 rest = sum(count for (name, _, _), count in zip(steps.made, counts, strict=True) if name not in named)
                 kept = [rest < self.forgotten_from or name in named for name, _, _ in steps.made]
                 memory_and_places = native_sorting.encode(
-                    steps.words, sizes, [*map(self._given, steps.inputs)], counts, kept, self._dtype
+                    steps.words, sizes, [*map(self._given, steps.inputs)], counts, kept, self._empty
                 )
                 if memory_and_places is None:
                     return
@@ -281,6 +284,15 @@ class Encodings:
             vector = self._index(space, path)
         return vector
 
+    def _empty(self, count: int) -> Tensor:
+        if self.scratch is None:
+            return torch.empty(count, dtype=self._dtype)
+        return zeros_in_file(self.scratch, (count,), self._dtype)
+
+    def _kept(self, vector: Tensor) -> Tensor:
+        """Returns a new vector where this graph keeps its vectors."""
+        return vector if self.scratch is None else zeros_in_file(self.scratch, vector.shape, vector.dtype).copy_(vector)
+
     def check_rows(self, values: Tensor) -> None:
         """Raises ArrayError unless there is a row for each edge."""
         if values.shape[:1] != (self.size("E"),):
@@ -291,7 +303,7 @@ class Encodings:
         with self._lock:
             if name not in self._built:
                 with lasting():
-                    self._built[name] = build()
+                    self._built[name] = self._kept(build())
                 self._told(name)
             return self._built[name]
 

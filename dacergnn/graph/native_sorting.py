@@ -319,7 +319,7 @@ def encode(
     inputs: Sequence[Tensor],
     counts: Sequence[int],
     kept: Sequence[bool],
-    dtype: torch.dtype,
+    empty: Callable[[int], Tensor],
 ) -> tuple[Tensor, list[Tensor | int | None]] | None:
     """Returns the results of the steps of `Steps`: memory, and where each vector that is kept starts in it.
 
@@ -331,15 +331,14 @@ def encode(
         inputs: The vectors that the steps read, all of one dtype.
         counts: Lengths of the vectors that the steps make.
         kept: Which of these vectors are wanted; only other ones are made of the rest.
+        empty: Returns memory for a number of indices.
     """
     function = _function("make_encodings")
     if function is None or not all(map(_is_plain, inputs)):
         return None
-    memory, rest = (
-        torch.empty(sum(count for count, own in zip(counts, kept, strict=True) if own is wanted), dtype=dtype)
-        for wanted in (True, False)
-    )
-    item, ends = dtype.itemsize, {True: memory.data_ptr(), False: rest.data_ptr()}
+    memory = empty(sum(count for count, own in zip(counts, kept, strict=True) if own))
+    rest = torch.empty(sum(counts) - len(memory), dtype=memory.dtype)
+    item, ends = memory.itemsize, {True: memory.data_ptr(), False: rest.data_ptr()}
     addresses: list[int] = []
     for count, own in zip(counts, kept, strict=True):
         addresses.append(ends[own])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError
+from dacergnn.scratch import zeros_in_file
 
 Array = Tensor | npt.NDArray[Any]
 Target = Array | str | os.PathLike[str]
@@ -87,8 +87,8 @@ class Results:
                 asked = f"{tensor.dtype} {list(tensor.shape)}"
                 raise ArrayError("out", f"is {asked}, but the results are {dtype} {list(shape)}")
             return tensor
-        if self._scratch is not None and torch.Size(shape).numel():
-            return _in_unnamed_file(self._scratch, shape, dtype)
+        if self._scratch is not None:
+            return zeros_in_file(self._scratch, shape, dtype)
         return torch.empty(shape, dtype=dtype, device=self._device)
 
     def _in_named_file(self, path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -98,13 +98,6 @@ class Results:
             raise ArrayError("out", f"cannot be a .npy file of {dtype}; give a tensor") from None
         self._partial = path.with_name(path.name + ".partial")
         return torch.from_numpy(np.lib.format.open_memmap(self._partial, "w+", elements, shape))
-
-
-def _in_unnamed_file(folder: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Returns a tensor in a temporary file, which is removed with the tensor."""
-    size = torch.Size(shape).numel() * dtype.itemsize
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return torch.from_numpy(np.memmap(file, np.uint8, "w+", shape=size)).view(dtype).view(shape)
 
 
 def share_memory(a: Array, b: Array) -> bool:

@@ -64,14 +64,16 @@ class CompiledProgram(PlannedProgram):
         *,
         shared: bool = False,
     ) -> None:
-        super().__init__(program, dtype, index, replace(config, memory=None), profile, sparse, shared=shared)
+        super().__init__(
+            program, dtype, index, replace(config, memory=None, scratch=None), profile, sparse, shared=shared
+        )
         if config.memory is not None and self._target.device != "cpu":
             raise DacergnnError(
                 f"memory={config.memory!r} limits steps on the CPU, but arrays are on {self._target.device!r}; leave "
                 "memory out, or move model and graph with .to('cpu')."
             )
-        self._memory = config.memory
-        self._streams = Streams(self, self._cut, self._part)
+        self._memory: dict[str, Any] = {"memory": config.memory, "scratch": config.scratch}
+        self._streams = Streams(self, self._cut, self._part, config.scratch)
         self._limit = None if config.memory is None else MemoryLimit(config.memory, self._streams)
         self._parts: dict[tuple[str, torch.dtype], CompiledProgram] = {}
         self._variants: dict[Mask, Variant] = {}
@@ -270,7 +272,7 @@ class CompiledProgram(PlannedProgram):
 
     def of_index(self, index: torch.dtype) -> CompiledProgram:
         """Returns the same program for graphs with other indices."""
-        others = replace(self.config, memory=self._memory), self.profile, frozenset(self.sparse)
+        others = replace(self.config, **self._memory), self.profile, frozenset(self.sparse)
         return compiled_program(self.program, self.dtype, index, *others, shared=self.shared)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:

@@ -114,7 +114,7 @@ class MemoryLimit:
         for count, size in expected.items():
             if fixed + _SLACK * error * size > limit:
                 continue
-            ranges = DestinationRanges.of(graph).divided(count)
+            ranges = DestinationRanges.of(graph).divided(count, self._streams.scratch)
             need, room = self._needed(graph, ranges, mask)
             if need <= limit:
                 return Division(ranges, need, room), need
@@ -147,6 +147,8 @@ class MemoryLimit:
         results, gradients = program.returned(sizes, mask)
         taken = {array.source for array in parts.inputs.values()}
         fixed = results * (2 if wanted else 1) + sum(size for name, size in gradients.items() if name in taken)
+        if self._streams.scratch is not None:
+            fixed = 0  # they lie in files
         encodings = encoding_bytes((), sizes, program.index.itemsize)
         if parts.nodes is not None:
             nodes = self._streams.of_text(parts.nodes, graph.index_dtype)
@@ -180,7 +182,7 @@ class MemoryLimit:
             encodings |= need.encodings
         copied = [n for n, a in inputs.items() if a.kind == "edges" or (a.kind == "sources" and copies)]
         rows = sum(sizes[program.space(name)] * program.width(name) * item for name in copied)
-        edges = sizes["E"] * program.index.itemsize * (3 if sizes["R"] > 1 else 2)
+        kept = sum(encodings.values()) + sizes["E"] * program.index.itemsize * (3 if sizes["R"] > 1 else 2)
         if copies:  # their numbers, and their types
-            edges += sizes["NS"] * program.index.itemsize * (2 if sizes["T"] > 1 else 1)
-        return peak + rows, sum(encodings.values()) + edges
+            kept += sizes["NS"] * program.index.itemsize * (2 if sizes["T"] > 1 else 1)
+        return peak + rows, kept if self._streams.scratch is None else 0

@@ -19,6 +19,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
 from dacergnn.runtime.pool import LARGE, POOL, leased
+from dacergnn.scratch import zeros_in_file
 from dacergnn.sdfg_passes.destination_ranges import RangeArray, RangeProgram
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Streams:
         program: The program of the whole graph.
         cut: Cuts it.
         of_text: Returns the program of the text of a part and an index type.
+        scratch: A folder for temporary files, in which arrays lie that all ranges share; None for memory.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class Streams:
         program: CompiledProgram,
         cut: Callable[[], RangeProgram],
         of_text: Callable[[str, torch.dtype], CompiledProgram],
+        scratch: str | None = None,
     ) -> None:
-        self.program, self._cut, self.of_text = program, cut, of_text
+        self.program, self._cut, self.of_text, self.scratch = program, cut, of_text, scratch
         self._made: RangeProgram | None = None
 
     @property
@@ -145,7 +148,7 @@ class _Call:
     ) -> list[Tensor | None]:
         """Returns the gradients of the arrays in ``wanted``, added up range by range."""
         gradients: list[Tensor | None] = [
-            _empty(tensor.shape, tensor.dtype).zero_() if needed else None
+            self._zeros(tensor.shape, tensor.dtype) if needed else None
             for tensor, needed in zip(tensors, wanted, strict=True)
         ]
         with torch.no_grad(), POOL.arena(self.room):
@@ -174,14 +177,20 @@ class _Call:
             _add(total, gradient.view(own.shape), array, part)
 
     def _new_results(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """Returns results without values; those of edges are zero, since ranges add theirs."""
-        shapes = [buffer.shape for buffer in self.streams.of_range(self.ranges[0]).inference_code().outputs]
-        return tuple(
-            torch.zeros(self.graph.size("E"), *shape, dtype=dtype)
-            if array.kind == "edges"
-            else _empty((self.graph.size("ND"), *shape), dtype)
-            for array, shape in zip(self.results, shapes, strict=True)
-        )
+        """Returns results without values; those of edges are zeros, since ranges add theirs."""
+        made: list[Tensor] = []
+        buffers = self.streams.of_range(self.ranges[0]).inference_code().outputs
+        for array, buffer in zip(self.results, buffers, strict=True):
+            shape = self.graph.size("E" if array.kind == "edges" else "ND"), *buffer.shape
+            empty = array.kind == "rows" and self.streams.scratch is None
+            made.append(_empty(shape, dtype) if empty else self._zeros(shape, dtype))
+        return tuple(made)
+
+    def _zeros(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Returns zeros for an array that all ranges share."""
+        if self.streams.scratch is not None and prod(shape) * dtype.itemsize >= LARGE:
+            return zeros_in_file(self.streams.scratch, shape, dtype)
+        return _empty(shape, dtype).zero_()
 
 
 def _empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

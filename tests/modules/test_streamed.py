@@ -6,6 +6,7 @@ import copy
 import re
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.memory_limit import Division, MemoryLimit
 from dacergnn.runtime.pool import POOL, SMALL
+from dacergnn.scratch import zeros_in_file
 from dacergnn.tuning.programs import random_layer
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -96,6 +98,48 @@ def test_steps_equal_those_at_once(name: str) -> None:
     assert {*ranges(streamed)} == {3}
     close(found, expected)
     close(step(streamed, x, *args), expected)
+
+
+@pytest.mark.parametrize("name", ["RGATConv", "TransformerConv"])
+def test_steps_in_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results, gradients and encodings lie in files, which take nothing of the limit; no file is left."""
+    monkeypatch.setattr("dacergnn.modules.streamed.LARGE", 1)
+    edge_index, edge_type = edges()
+    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
+    layer, x = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    expected = step(dacergnn.optimize(copy.deepcopy(layer)), x, *args)
+    config = Config(memory=POOL.used + 400_000, scratch=str(tmp_path))
+    streamed = dacergnn.optimize(copy.deepcopy(layer), config=config)
+    found = step(streamed, x, *args)
+    assert max(ranges(streamed)) > 1
+    close(found, expected)
+    mapped = Path("/proc/self/maps").read_text()
+    assert str(tmp_path) in mapped
+    assert [*tmp_path.iterdir()] == []
+    (division, *_), graph = program(streamed)[0].divisions(program(streamed)[1]), program(streamed)[1]
+    assert division.need < division.room + 4 * (graph.size("E") + graph.size("U") + graph.size("V") + 2) + 20_000
+
+
+def test_a_folder_that_cannot_hold_a_file(tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    with pytest.raises(DacergnnError, match=r"scratch: .*none cannot hold 48 bytes: No such file .*; name another"):
+        zeros_in_file(folder, (3, 4), torch.float32)
+    with pytest.raises(DacergnnError, match=r"cannot hold \d+ bytes: .*; name another folder"):
+        zeros_in_file(tmp_path, (1 << 50,), torch.float32)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scratch": "here", "memory": "1GB"}, "scratch='here' is no folder; make it, or name another one"),
+        ({"scratch": "."}, r"scratch='\.' is for steps within a limit; pass memory=\.\.\., too"),
+        ({"scratch": 3, "memory": "1GB"}, "scratch=3 is a int; pass the path of a folder as text"),
+    ],
+)
+def test_wrong_folders(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DacergnnError, match=message):
+        Config(**options)
 
 
 @pytest.mark.usefixtures("_in_ranges")
