@@ -178,9 +178,10 @@ class Config:
         memory: The most bytes that a step of a model on the CPU may take beside its inputs, such as "6GB"; "auto" for
             what is free; None for no limit. A layer that would take more runs range by range of its destinations
             (docs/scale.md).
-        scratch: A folder for temporary files, in which a step that runs in ranges keeps its results, gradients, and the
-            encodings of the ranges. They do not count against ``memory``; the system writes them to the disk where it
-            needs their memory. None for no files.
+        scratch: A folder for temporary files, in which a step that runs in ranges keeps its results, the encodings of
+            the ranges, and gradients that would take half of the memory. Three quarters of ``memory`` are then for all
+            else, and a quarter for pages of files, which the system writes to the disk where it needs their memory.
+            None for no files.
         cache: Names of arrays to save, whatever ``caching`` says; `explain` shows the names.
         recompute: Names of arrays to compute again.
         aggregation: Order of products and sums over edges, where there is a choice: "transform_first",

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from dacergnn.runtime.free_memory import return_freed_memory
+
 _SELF = Path("/proc/self")
 _MMAP_THRESHOLD = -3
 _PROCESSOR = torch.device("cpu")
@@ -31,9 +33,7 @@ def resident() -> int:
 def settle() -> None:
     """Collects garbage and returns freed memory to the system, so that resident() counts what is alive."""
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    return_freed_memory()
 
 
 def return_freed() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph.edge_list import all_zero
+from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 from dacergnn.scratch import zeros_in_file
@@ -191,10 +192,20 @@ class DestinationRanges:
             bipartite=True,
         )
         if scratch is not None:
-            names = ("src", "dst", "edge_type") if edges.num_edge_types > 1 else ("src", "dst")
-            vectors: dict[str, Tensor] = {name: getattr(part, name) for name in names}
-            part = part._replace(**{n: zeros_in_file(scratch, v.shape, v.dtype).copy_(v) for n, v in vectors.items()})
-        made = HeteroGraph(part)
-        made.encodings.scratch = scratch
-        made.encodings.forgotten_from = 1  # there are many ranges, so that each should keep little
+            part = part._replace(src=_written(part.src, scratch), dst=_written(part.dst, scratch))
+            if part.num_edge_types > 1:
+                part = part._replace(edge_type=_written(part.edge_type, scratch))
+            if isinstance(sources, Tensor):
+                sources = _written(sources, scratch)
+                if part.src_type is not None:
+                    part = part._replace(src_type=_written(part.src_type, scratch))
+        encodings = Encodings(part)
+        encodings.scratch = scratch
+        encodings.forgotten_from = 1  # there are many ranges, so that each should keep little
+        made = HeteroGraph.of_encodings(encodings, None)
         return DestinationRange(start, stop, runs, sources, made)
+
+
+def _written(vector: Tensor, scratch: str) -> Tensor:
+    """Returns a vector in a file."""
+    return zeros_in_file(scratch, vector.shape, vector.dtype).copy_(vector)

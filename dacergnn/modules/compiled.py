@@ -285,7 +285,7 @@ class CompiledProgram(PlannedProgram):
         division = None if self._limit is None else self._divided(self._limit, graph, inputs)
         if division is None or division.ranges is None:
             return self._run(graph, inputs)
-        return self._streams.run(graph, inputs, division.ranges, division.room)
+        return self._streams.run(graph, inputs, division)
 
     def _divided(self, limit: MemoryLimit, graph: HeteroGraph, inputs: list[Tensor]) -> Division | None:
         """Returns how a call stays within the limit; None if it is no step.

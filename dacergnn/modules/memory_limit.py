@@ -10,7 +10,7 @@ from dacergnn.config import size_of
 from dacergnn.errors import MemoryLimitError, ProgramError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges
-from dacergnn.modules.streamed import Streams
+from dacergnn.modules.streamed import Division, Streams
 from dacergnn.runtime.free_memory import free_memory
 from dacergnn.runtime.needs import CountedSizes, encoding_bytes
 from dacergnn.runtime.pool import POOL
@@ -27,18 +27,18 @@ _SLACK = 0.75
 
 
 @dataclass(frozen=True)
-class Division:
-    """Describes how a program runs on a graph.
+class _Shared:
+    """Describes what all ranges share.
 
     Args:
-        ranges: Its ranges; None for the whole at once.
-        need: The most bytes of a step.
-        room: The most bytes that a range takes while it runs.
+        size: Its bytes.
+        wanted: The arrays that need gradients.
+        writes_gradients: Whether these gradients lie in files.
     """
 
-    ranges: Sequence[DestinationRange] | None
-    need: int
-    room: int = 0
+    size: int
+    wanted: frozenset[str]
+    writes_gradients: bool
 
 
 class MemoryLimit:
@@ -58,8 +58,9 @@ class MemoryLimit:
 
     @property
     def left(self) -> float:
-        """Returns the bytes that a call may take."""
-        return free_memory() + POOL.free if self._limit is None else self._limit - POOL.used
+        """Returns the bytes that a call may take; a quarter of them are for pages of files, if arrays lie there."""
+        left = free_memory() + POOL.free if self._limit is None else self._limit - POOL.used
+        return left if self._streams.scratch is None else left * 3 / 4
 
     def divisions(self, graph: HeteroGraph) -> dict[Mask, Division]:
         """Returns how calls on a graph run, by the inputs that need gradients; kept with the graph."""
@@ -106,60 +107,63 @@ class MemoryLimit:
         Leaves out numbers that are far from enough by sizes that would be right if edges were spread evenly. Each trial
         tells how far these are wrong.
         """
-        fixed, error, trials = self._fixed(graph, mask)[0], 1.0, 0
+        shared = self._shared(graph, mask, limit)
+        fixed, error, trials = shared.size, 1.0, 0
         if fixed >= limit:
             return None, fixed
-        expected = {n: self._expected(graph, n, mask) - fixed for n in _COUNTS if n <= graph.size("ND")}
+        expected = {n: self._expected(graph, n, shared) for n in _COUNTS if n <= graph.size("ND")}
         least = fixed + round(min(expected.values(), default=0))
         for count, size in expected.items():
             if fixed + _SLACK * error * size > limit:
                 continue
             ranges = DestinationRanges.of(graph).divided(count, self._streams.scratch)
-            need, room = self._needed(graph, ranges, mask)
+            kept, room = self._needed(ranges, shared)
+            need = fixed + kept + room
             if need <= limit:
-                return Division(ranges, need, room), need
-            error, least, trials = (need - fixed) / size, need if trials == 0 else min(least, need), trials + 1
+                return Division(ranges, need, room, shared.writes_gradients), need
+            error, least, trials = (kept + room) / size, need if trials == 0 else min(least, need), trials + 1
             if trials == _TRIALS:
                 break
         return None, least
 
-    def _expected(self, graph: HeteroGraph, count: int, mask: Mask) -> int:
-        """Returns the bytes that a step in ``count`` ranges should take."""
+    def _expected(self, graph: HeteroGraph, count: int, shared: _Shared) -> int:
+        """Returns the bytes that ``count`` ranges should take."""
         sizes = DestinationRanges.of(graph).expected(count)
         program = self._streams.of_text(self._streams.parts.text, graph.index_dtype)
-        fixed, wanted = self._fixed(graph, mask)
-        ranged, encodings = self._ranged(program, sizes, wanted, copies=sizes["NS"] < graph.size("NS"))
-        return fixed + count * encodings + ranged
+        ranged, kept = self._ranged(program, sizes, shared.wanted, copies=sizes["NS"] < graph.size("NS"))
+        return count * kept + ranged
 
-    def _needed(self, graph: HeteroGraph, ranges: Sequence[DestinationRange], mask: Mask) -> tuple[int, int]:
-        """Returns the bytes of a step in ranges, and those that a range takes while it runs."""
-        fixed, wanted = self._fixed(graph, mask)
+    def _needed(self, ranges: Sequence[DestinationRange], shared: _Shared) -> tuple[int, int]:
+        """Returns the bytes that ranges keep, and the most that one takes while it runs."""
         needs = [
-            self._ranged(self._streams.of_range(p), CountedSizes(p.graph), wanted, copies=p.copies) for p in ranges
+            self._ranged(self._streams.of_range(p), CountedSizes(p.graph), shared.wanted, copies=p.copies)
+            for p in ranges
         ]
-        room = max(ranged for ranged, _ in needs)
-        return fixed + sum(encodings for _, encodings in needs) + room, room
+        return sum(kept for _, kept in needs), max(ranged for ranged, _ in needs)
 
-    def _fixed(self, graph: HeteroGraph, mask: Mask) -> tuple[int, set[str]]:
-        """Returns the bytes that all ranges share, and the arrays that need gradients."""
+    def _shared(self, graph: HeteroGraph, mask: Mask, limit: float) -> _Shared:
+        """Returns what all ranges share."""
         parts, program, sizes = self._streams.parts, self._streams.program, CountedSizes(graph)
         wanted = {name for name, needed in zip(program.inputs, mask, strict=True) if needed}
-        results, gradients = program.returned(sizes, mask)
+        results, by_name = program.returned(sizes, mask)
         taken = {array.source for array in parts.inputs.values()}
-        fixed = results * (2 if wanted else 1) + sum(size for name, size in gradients.items() if name in taken)
+        gradients = sum(size for name, size in by_name.items() if name in taken)
+        size, writes_gradients = results * (2 if wanted else 1) + gradients, False
         if self._streams.scratch is not None:
-            fixed = 0  # they lie in files
+            # Gradients of sources are added to in any order, so they lie in memory if they leave enough of it.
+            writes_gradients = 2 * gradients > limit
+            size = 0 if writes_gradients else gradients
         encodings = encoding_bytes((), sizes, program.index.itemsize)
         if parts.nodes is not None:
             nodes = self._streams.of_text(parts.nodes, graph.index_dtype)
             own = tuple(name in wanted for name in nodes.inputs)
             need = nodes.need(sizes, own)
             # Its results are kept until their gradients are complete; its own backward comes afterwards.
-            fixed += need.results + need.gradients
+            size += need.results + need.gradients
             encodings |= need.encodings
             if True in own:
                 wanted |= {*parts.nodes_outputs}
-        return fixed + sum(encodings.values()), wanted
+        return _Shared(size + sum(encodings.values()), frozenset(wanted), writes_gradients)
 
     def _ranged(
         self, program: CompiledProgram, sizes: Mapping[str, int], wanted: Collection[str], *, copies: bool

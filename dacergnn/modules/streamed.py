@@ -18,12 +18,30 @@ from torch import Tensor
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
+from dacergnn.runtime.free_memory import return_freed_memory
 from dacergnn.runtime.pool import LARGE, POOL, leased
 from dacergnn.scratch import zeros_in_file
 from dacergnn.sdfg_passes.destination_ranges import RangeArray, RangeProgram
 
 if TYPE_CHECKING:
     from dacergnn.modules.compiled import CompiledProgram
+
+
+@dataclass(frozen=True)
+class Division:
+    """Describes how a program runs on a graph.
+
+    Args:
+        ranges: Its ranges; None for the whole at once.
+        need: The most bytes of a step.
+        room: The most bytes that a range takes while it runs.
+        writes_gradients: Whether gradients lie in files, where results do.
+    """
+
+    ranges: Sequence[DestinationRange] | None
+    need: int
+    room: int = 0
+    writes_gradients: bool = False
 
 
 class Streams:
@@ -57,14 +75,12 @@ class Streams:
             self._made = self._cut()
         return self._made
 
-    def run(
-        self, graph: HeteroGraph, inputs: Sequence[Tensor], ranges: Sequence[DestinationRange], room: int = 0
-    ) -> tuple[Tensor, ...]:
+    def run(self, graph: HeteroGraph, inputs: Sequence[Tensor], division: Division) -> tuple[Tensor, ...]:
         """Returns the results of the program; differentiable.
 
         Args:
             inputs: The inputs of the program, in its order.
-            room: The most bytes that a range takes while it runs.
+            division: Has ranges.
         """
         parts = self.parts
         arrays = dict(zip(self.program.inputs, inputs, strict=True))
@@ -75,7 +91,7 @@ class Streams:
         names = [*dict.fromkeys(array.source for array in parts.inputs.values())]
         spaces = {array.source: array.space for array in parts.inputs.values()}
         tensors = [_by_rows(arrays[name], graph.size(spaces[name])) for name in names]
-        call = _Call(self, graph, ranges, names, room)
+        call = _Call(self, graph, names, division)
         left = iter(_Streamed.apply(call, *tensors))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         return tuple(arrays[r.source] if r.kind == "types" else next(left) for r in parts.results)
 
@@ -90,14 +106,16 @@ class _Call:
 
     Args:
         names: The arrays that it takes, in order.
-        room: The most bytes that a range takes while it runs.
     """
 
     streams: Streams
     graph: HeteroGraph
-    ranges: Sequence[DestinationRange]
     names: Sequence[str]
-    room: int
+    division: Division
+
+    @property
+    def ranges(self) -> Sequence[DestinationRange]:
+        return self.division.ranges or ()
 
     @property
     def results(self) -> list[RangeArray]:
@@ -114,9 +132,10 @@ class _Call:
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results; nothing is saved."""
         made = self._new_results(tensors[0].dtype)
-        with torch.no_grad(), POOL.arena(self.room):
+        with torch.no_grad(), POOL.arena(self.division.room):
             for part in self.ranges:
                 self._compute(part, tensors, made)
+        return_freed_memory()  # ranges have sizes of their own, which leave gaps
         return made
 
     def _compute(self, part: DestinationRange, tensors: Sequence[Tensor], made: Sequence[Tensor]) -> None:
@@ -148,12 +167,13 @@ class _Call:
     ) -> list[Tensor | None]:
         """Returns the gradients of the arrays in ``wanted``, added up range by range."""
         gradients: list[Tensor | None] = [
-            self._zeros(tensor.shape, tensor.dtype) if needed else None
+            self._zeros(tensor.shape, tensor.dtype, in_file=self.division.writes_gradients) if needed else None
             for tensor, needed in zip(tensors, wanted, strict=True)
         ]
-        with torch.no_grad(), POOL.arena(self.room):
+        with torch.no_grad(), POOL.arena(self.division.room):
             for part in self.ranges:
                 self._differentiate(part, tensors, seeds, gradients)
+        return_freed_memory()
         return gradients
 
     def _differentiate(
@@ -182,13 +202,14 @@ class _Call:
         buffers = self.streams.of_range(self.ranges[0]).inference_code().outputs
         for array, buffer in zip(self.results, buffers, strict=True):
             shape = self.graph.size("E" if array.kind == "edges" else "ND"), *buffer.shape
-            empty = array.kind == "rows" and self.streams.scratch is None
-            made.append(_empty(shape, dtype) if empty else self._zeros(shape, dtype))
+            in_file = self.streams.scratch is not None
+            zeros = array.kind == "edges" or in_file
+            made.append(self._zeros(shape, dtype, in_file=in_file) if zeros else _empty(shape, dtype))
         return tuple(made)
 
-    def _zeros(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    def _zeros(self, shape: Sequence[int], dtype: torch.dtype, *, in_file: bool) -> Tensor:
         """Returns zeros for an array that all ranges share."""
-        if self.streams.scratch is not None and prod(shape) * dtype.itemsize >= LARGE:
+        if in_file and self.streams.scratch is not None and prod(shape) * dtype.itemsize >= LARGE:
             return zeros_in_file(self.streams.scratch, shape, dtype)
         return _empty(shape, dtype).zero_()
 

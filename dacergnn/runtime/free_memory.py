@@ -1,12 +1,22 @@
-"""Reads how much memory is free."""
+"""Reads how much memory is free, and frees what the C library keeps."""
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from pathlib import Path
 
 import torch
 
 _FIGURES = Path("/proc/meminfo")
+
+_trim = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def return_freed_memory() -> None:
+    """Returns memory that the C library has kept of freed arrays to the system."""
+    if _trim is not None:
+        _trim(0)
 
 
 def free_memory(device: str = "cpu") -> float:
