@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from dacergnn.graph.spaces import encoding_name, parse_encoding, part, target_space
+from dacergnn.graph.spaces import encoding_name, kind, parse_encoding, part, target_space
 
 AS_THEY_ARE = ""
 """Stands for the order that rows already have."""
@@ -48,6 +48,18 @@ def reads_pairs(names: tuple[str, ...]) -> bool:
     """Tells whether pairs of end points and types must be counted before these encodings are made."""
     parsed = map(parse_encoding, names)
     return any(e.space in _PAIRS or not {*_PAIRS.values()}.isdisjoint(e.paths) for e in parsed)
+
+
+@lru_cache(maxsize=1024)
+def names_in_part(names: tuple[str, ...], own: str) -> list[tuple[str, str]]:
+    """Returns those encodings that are made of the edges of a part alone, with their names in the graph of the part."""
+    found: list[tuple[str, str]] = []
+    for name in names:
+        form, space, paths = parse_encoding(name)
+        if part(space) == own and (form == "via" or "edge" not in paths):
+            inner = ("ids", kind(space), paths[0]) if paths[-1] == "edge" else (form, kind(space), *paths)
+            found.append((name, encoding_name(*inner)))
+    return found
 
 
 @lru_cache(maxsize=1024)

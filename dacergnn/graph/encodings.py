@@ -14,7 +14,7 @@ from dacergnn.graph.canonical import row_counts
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.edge_weights import WEIGHTS
-from dacergnn.graph.encoding_steps import reads_pairs, steps_of
+from dacergnn.graph.encoding_steps import names_in_part, reads_pairs, steps_of
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.sorting import group_starts, groups_of_rows, longest_group, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
@@ -235,16 +235,10 @@ class Encodings:
 
     def _make_in_parts(self, names: Sequence[str]) -> None:
         """Builds those encodings together that belong to the edges of a part."""
-        wanted: dict[str, list[str]] = {}
-        for name in names:
-            form, space, paths = parse_encoding(name)
-            own = part(space)
-            if not own or name in self._built or (form != "via" and "edge" in paths):
-                continue
-            inner = ("ids", kind(space), paths[0]) if paths[-1] == "edge" else (form, kind(space), *paths)
-            wanted.setdefault(own, []).append(encoding_name(*inner))
-        for own, inner_names in wanted.items():
-            self._part(own).make(inner_names)
+        for own in PARTS:
+            inner = [of_part for name, of_part in names_in_part(tuple(names), own) if name not in self._built]
+            if inner:
+                self._part(own).make(inner)
 
     def _share_arange(self, name: str, space: str) -> None:
         """Notes that an encoding holds the rows of a space in their present order."""
@@ -256,15 +250,16 @@ class Encodings:
     def addresses(self, names: Sequence[str]) -> list[int]:
         """Builds several encodings together, and returns their addresses, valid as long as this object lives."""
         with self._lock:
-            before, parts = {*self._built, *names, *COUNTED}, {*self._parts}
+            many = self.size("E") >= self.forgotten_from
+            before = ({*self._built, *names, *COUNTED}, {*self._parts}) if many else None
             addresses = self._built.addresses(names)
             if addresses is None:
                 self.make(names)
                 addresses = self._built.addresses(names)
             if addresses is None:
                 addresses = [self.get(name).data_ptr() for name in names]
-            if self.size("E") >= self.forgotten_from:
-                self._forget(before, parts)
+            if before is not None:
+                self._forget(*before)
             return addresses
 
     def _forget(self, vectors: Collection[str], parts: Collection[str]) -> None:

@@ -83,6 +83,13 @@ def test_a_process_that_is_killed_ends_the_others(tmp_path: Path) -> None:
     assert time.monotonic() - start < 110
 
 
+def test_training_goes_on_from_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = trained(2, tmp_path, "RGCN", "random", 4)[0]["losses"]
+    monkeypatch.setenv("CHECKPOINT", str(tmp_path / "checkpoint"))
+    first, second = (trained(2, tmp_path, "RGCN", "random", 2)[0]["losses"] for _ in range(2))
+    torch.testing.assert_close([*first, *second], whole)
+
+
 def test_processes_must_divide_the_graph_alike(tmp_path: Path) -> None:
     for process in started(2, tmp_path, "RGCN", "random", 1, DIFFER):
         _, error = process.communicate(timeout=120)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGATConv, RGCNConv, SAGEConv
@@ -144,6 +145,9 @@ def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
     else:
         with torch.no_grad():
             model(graph, x, *extra)
+    checkpoint = os.environ.get("CHECKPOINT")
+    if checkpoint is not None and Path(checkpoint).exists():
+        dcp.load({"model": model.state_dict()}, checkpoint_id=checkpoint)  # in place
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses: list[float] = []
     gradients: list[Tensor] = []
@@ -165,6 +169,8 @@ def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
         losses.append(float(loss))
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         optimizer.step()
+    if checkpoint is not None:
+        dcp.save({"model": model.state_dict()}, checkpoint_id=checkpoint)
     received = getattr(graph, "bytes_received", 0) - received
     return {"losses": losses, "gradients": gradients, "received": received, "least": least(edges, mine)}
 

@@ -1,0 +1,90 @@
+"""Measures training steps of a layer whose graph, features, results and encodings lie in files.
+
+python benchmarks/steps_in_files.py make mag~4 FOLDER
+python benchmarks/steps_in_files.py run rgat FOLDER --memory 6GB
+
+The second command may run where the system limits its memory, with the pages of files that it has mapped:
+``systemd-run --scope -p MemoryMax=6.5G``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+import click
+import numpy as np
+import torch
+
+from dacergnn import datasets
+from dacergnn.bench.programs import native_layer
+from dacergnn.config import Config
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.compiled_parts import compiled_parts
+
+FEATURES = 64
+CHUNK = 1 << 18
+
+
+@click.group()
+def main() -> None:
+    """Measure steps in files."""
+
+
+@main.command()
+@click.argument("data")
+@click.argument("folder", type=click.Path(path_type=Path))
+def make(data: str, folder: Path) -> None:
+    """Write a graph with its pairs counted, and random features."""
+    graph = datasets.resolve(data).graph
+    graph.build(["counts"])
+    graph.save(folder / "graph")
+    nodes, generator = graph.size("NS"), torch.Generator().manual_seed(0)
+    x = np.lib.format.open_memmap(folder / "x.npy", "w+", np.float32, (nodes, FEATURES))
+    for start in range(0, nodes, CHUNK):
+        stop = min(start + CHUNK, nodes)
+        x[start:stop] = torch.randn(stop - start, FEATURES, generator=generator).numpy()
+    x.flush()
+
+
+@main.command()
+@click.argument("model", type=click.Choice(["rgcn", "rgat", "hgt"]))
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--memory", default="6GB", show_default=True)
+@click.option("--threads", default=2, show_default=True)
+@click.option("--steps", default=2, show_default=True)
+def run(model: str, folder: Path, memory: str, threads: int, steps: int) -> None:
+    """Make training steps, the first of which builds the kernels and the encodings."""
+    torch.set_num_threads(threads)
+    graph = HeteroGraph.load(folder / "graph", check=False)
+    x = torch.from_numpy(np.load(folder / "x.npy", mmap_mode="r+")).requires_grad_()
+    layer = native_layer(model, graph, FEATURES, 1, Config(memory=memory, scratch=str(folder)))
+    for step in range(steps):
+        before, start = moved(), perf_counter()
+        torch.autograd.grad(layer(x, graph).sum(), [x, *layer.parameters()])
+        seconds = perf_counter() - start
+        read, written = ((after - then) / 1e9 for after, then in zip(moved(), before, strict=True))
+        click.echo(
+            f"step {step}: {seconds:.1f} s, {read:.1f} GB read, {written:.1f} GB written, {private():.2f} GB private"
+        )
+    call = compiled_parts(layer)[0].part.last_call
+    division = None if call is None else call[0].division(call[1])
+    if division is not None:
+        ranges = 1 if division.ranges is None else len(division.ranges)
+        click.echo(f"{ranges} ranges, {division.need / 1e9:.2f} GB estimated beside files")
+
+
+def moved() -> tuple[int, int]:
+    """Returns the bytes that this process has read from the disk and written to it."""
+    lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(lines["read_bytes"]), int(lines["write_bytes"])
+
+
+def private() -> float:
+    """Returns the gigabytes of this process that are no pages of files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("RssAnon"))
+
+
+if __name__ == "__main__":
+    main()
