@@ -121,7 +121,7 @@ class MemoryLimit:
             need = fixed + kept + room
             if need <= limit:
                 return Division(ranges, need, room, shared.writes_gradients), need
-            error, least, trials = (kept + room) / size, need if trials == 0 else min(least, need), trials + 1
+            error, least, trials = (kept + room) / max(size, 1), need if trials == 0 else min(least, need), trials + 1
             if trials == _TRIALS:
                 break
         return None, least

@@ -17,14 +17,19 @@ class Arena:
     def __init__(self, buffer: Tensor) -> None:
         self.buffer = buffer
         self._taken: dict[int, int] = {}  # ends by starts, ascending
+        self._back: list[
+            int
+        ] = []  # starts of parts that are back: garbage may be collected while `take` looks for a gap
 
     @property
     def is_empty(self) -> bool:
         """Tells whether all parts are back."""
-        return not self._taken
+        return len(self._back) == len(self._taken)
 
     def take(self, size: int) -> Tensor | None:
         """Returns a part of ``size`` bytes with any content; None if no gap is large enough."""
+        while self._back:
+            del self._taken[self._back.pop()]
         start = 0
         for first, end in self._taken.items():
             if first - start >= size:
@@ -37,4 +42,4 @@ class Arena:
 
     def give(self, part: Tensor) -> None:
         """Takes a part back."""
-        del self._taken[part.data_ptr() - self.buffer.data_ptr()]
+        self._back.append(part.data_ptr() - self.buffer.data_ptr())
