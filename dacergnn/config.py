@@ -174,7 +174,8 @@ class Config:
             is recorded when one like it has been made before: with the same graph and parameters (which may be written
             to), and features of the same shapes. Changes no build.
         caching: Which arrays are saved for the backward, and which it computes again: "cache_all", "recompute_all",
-            "papers", "auto" or "budget:BYTES", such as "budget:500MB" (`STRATEGIES`).
+            "papers", "auto" or "budget:BYTES", such as "budget:500MB" (`STRATEGIES`). "auto" takes at most half of the
+            free memory for a layer, or half of ``memory``.
         memory: The most bytes that a step of a model on the CPU may take beside its inputs, such as "6GB"; "auto" for
             what is free; None for no limit. A layer that would take more runs range by range of its destinations
             (docs/scale.md).
@@ -265,6 +266,12 @@ class Config:
                 f"cuda_graph=True records calls of CUDA programs, but implementation={self.implementation!r}; "
                 "leave one of them out."
             )
+
+    @property
+    def caching_within_memory(self) -> str:
+        """Returns the strategy of caching; with a limit of bytes, "auto" is a budget of half of it."""
+        limit = None if self.memory in (None, "auto") else size_of(str(self.memory))
+        return f"budget:{limit / 2:.0f}" if self.caching == "auto" and limit is not None else self.caching
 
     def _check_kind(self, name: str, kind: type, remedy: str) -> None:
         value = getattr(self, name)

@@ -64,9 +64,8 @@ class CompiledProgram(PlannedProgram):
         *,
         shared: bool = False,
     ) -> None:
-        super().__init__(
-            program, dtype, index, replace(config, memory=None, scratch=None), profile, sparse, shared=shared
-        )
+        own = replace(config, memory=None, scratch=None, caching=config.caching_within_memory)
+        super().__init__(program, dtype, index, own, profile, sparse, shared=shared)
         if config.memory is not None and self._target.device != "cpu":
             raise DacergnnError(
                 f"memory={config.memory!r} limits steps on the CPU, but arrays are on {self._target.device!r}; leave "

@@ -338,6 +338,18 @@ def test_layers_share_the_limit() -> None:
     assert max(ranges(limited)) > 1
 
 
+def test_caching_knows_the_limit() -> None:
+    edge_index, x = torch.randint(3000, (2, 60_000)), torch.randn(3000, 16)
+    layer = pyg.EdgeConv(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16)))
+    saved: list[int] = []
+    for memory in (None, POOL.used + 12_000_000):
+        model = dacergnn.optimize(copy.deepcopy(layer), config=Config(caching="auto", memory=memory))
+        model(x, edge_index).sum().backward()
+        compiled, graph = program(model)
+        saved.append(compiled.need(graph.sizes, tuple(name != "x" for name in compiled.inputs)).saved)
+    assert saved[1] <= 6_000_000 + POOL.used // 2 < saved[0]
+
+
 def test_a_limit_that_no_division_meets() -> None:
     edge_index, _ = edges()
     layer = dacergnn.optimize(pyg.GCNConv(8, 12), config=Config(memory=POOL.used + 1000))
