@@ -131,7 +131,7 @@ class _Call:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results; nothing is saved."""
-        made = self._new_results(tensors[0].dtype)
+        made = self._new_results(self.streams.program.dtype)
         with torch.no_grad(), POOL.arena(self.division.room):
             for part in self.ranges:
                 self._compute(part, tensors, made)

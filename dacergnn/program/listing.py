@@ -47,10 +47,14 @@ class Listing:
         item = next((desc.dtype.bytes for desc in sdfg.arrays.values()), 4)
         return cls(arrays, tuple(program.inputs), tuple(program.outputs), statements, item)
 
-    def write(self, sdfg: dace.SDFG) -> None:
-        """Replaces the program in ``sdfg`` by the listing; inputs and outputs stay as they are."""
+    def write(self, sdfg: dace.SDFG, dtype: Typeclass | None = None) -> None:
+        """Replaces the program in ``sdfg`` by the listing; inputs and outputs stay as they are.
+
+        Args:
+            dtype: Element type of new arrays; that of the other arrays if not given.
+        """
         program = Program(sdfg)
-        dtype: Typeclass = next(iter(sdfg.arrays.values())).dtype
+        dtype = next(iter(sdfg.arrays.values())).dtype if dtype is None else dtype
         kept = {o.statements: o for o in program.operators}
         program.clear()
         for name in [n for n, desc in sdfg.arrays.items() if desc.transient]:
@@ -74,7 +78,7 @@ class Listing:
         for array in self.inputs:
             program.add_input(array, self.arrays[array].space, self.arrays[array].shape, dtype)
         if self.statements:
-            self.write(program.sdfg)
+            self.write(program.sdfg, dtype)
         for array in self.outputs:
             program.mark_output(array)
         return program.sdfg

@@ -16,15 +16,18 @@ class Arena:
 
     def __init__(self, buffer: Tensor) -> None:
         self.buffer = buffer
+        self._held = [buffer]
         self._taken: dict[int, int] = {}  # ends by starts, ascending
         self._back: list[
             int
         ] = []  # starts of parts that are back: garbage may be collected while `take` looks for a gap
 
-    @property
-    def is_empty(self) -> bool:
-        """Tells whether all parts are back."""
-        return len(self._back) == len(self._taken)
+    def released(self) -> list[Tensor]:
+        """Returns the buffer once all parts are back, and only once, whoever asks meanwhile."""
+        try:
+            return [self._held.pop()] if len(self._back) == len(self._taken) else []
+        except IndexError:
+            return []
 
     def take(self, size: int) -> Tensor | None:
         """Returns a part of ``size`` bytes with any content; None if no gap is large enough."""

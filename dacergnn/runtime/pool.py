@@ -95,8 +95,9 @@ class Pool:
         arena = self._parts.pop(buffer.data_ptr(), None)
         if arena is not None:
             arena.give(buffer)
-            if arena.is_empty and arena is not getattr(self._within, "arena", None):
-                self.give(arena.buffer)  # it waited for this part
+            if arena is not getattr(self._within, "arena", None):
+                for waiting in arena.released():
+                    self.give(waiting)
         else:
             with self._lock:
                 self._used -= buffer.numel()
@@ -113,8 +114,8 @@ class Pool:
             yield
         finally:
             self._within.arena = None
-            if arena.is_empty:
-                self.give(arena.buffer)
+            for buffer in arena.released():
+                self.give(buffer)
 
     @property
     def used(self) -> int:

@@ -383,6 +383,26 @@ def test_programs_without_edges() -> None:
         made.run(graph, [torch.randn(N, 8)])
 
 
+@pytest.mark.usefixtures("_in_ranges")
+def test_ranges_without_inputs() -> None:
+    text = """
+    def p(g, x: NS[8]):
+        for n in g.src_nodes():
+            n["z"] = relu(n.x)
+        for n in g.dst_nodes():
+            for e in n.incoming_edges():
+                n["y"] += 1.0
+        return z, y
+    """
+    graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
+    source = ProgramSource(textwrap.dedent(text), ())
+    made = compiled_program(source, torch.float32, torch.int32, LIMITED, Profile.of(graph))
+    x = torch.randn(N, 8)
+    found, degrees = made.run(graph, [x])
+    assert torch.equal(found, x.relu())
+    assert torch.equal(degrees.view(-1), torch.bincount(edges()[0][1], minlength=N).float())
+
+
 def test_devices_have_no_limit() -> None:
     graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
     text = "def p(g, x: NS[8]):\n    for e in g.edges():\n        e.dst['y'] += e.src.x\n    return y\n"
