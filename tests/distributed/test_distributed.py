@@ -22,15 +22,16 @@ ROOT = Path(__file__).parents[2]
 NEVER, DIFFER = -1, -2
 
 
-def started(size: int, folder: Path, *task: object) -> list[subprocess.Popen[str]]:
+def started(size: int, folder: Path, *task: object, checkpoint: str = "") -> list[subprocess.Popen[str]]:
     """Starts the processes of a task; each writes what it found to a file."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     about = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.distributed.worker", *map(str, task), checkpoint]
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.distributed.worker", *map(str, task), str(folder / f"{size}-{rank}.pt")],
+            [*command, str(folder / f"{size}-{rank}.pt")],
             env={**os.environ, **about, "RANK": str(rank)}, cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
@@ -38,8 +39,8 @@ def started(size: int, folder: Path, *task: object) -> list[subprocess.Popen[str
     ]  # fmt: skip
 
 
-def trained(size: int, folder: Path, name: str, data: str, steps: int) -> list[dict[str, Any]]:
-    for process in started(size, folder, name, data, steps, NEVER):
+def trained(size: int, folder: Path, name: str, data: str, steps: int, checkpoint: str = "") -> list[dict[str, Any]]:
+    for process in started(size, folder, name, data, steps, NEVER, checkpoint=checkpoint):
         _, error = process.communicate(timeout=600)
         assert process.returncode == 0, error
     return [torch.load(folder / f"{size}-{rank}.pt") for rank in range(size)]
@@ -83,10 +84,10 @@ def test_a_process_that_is_killed_ends_the_others(tmp_path: Path) -> None:
     assert time.monotonic() - start < 110
 
 
-def test_training_goes_on_from_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     whole = trained(2, tmp_path, "RGCN", "random", 4)[0]["losses"]
-    monkeypatch.setenv("CHECKPOINT", str(tmp_path / "checkpoint"))
-    first, second = (trained(2, tmp_path, "RGCN", "random", 2)[0]["losses"] for _ in range(2))
+    kept = str(tmp_path / "checkpoint")
+    first, second = (trained(2, tmp_path, "RGCN", "random", 2, kept)[0]["losses"] for _ in range(2))
     torch.testing.assert_close([*first, *second], whole)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGATConv, RGCNConv, SAGEConv
 
@@ -121,7 +122,7 @@ def least(edges: Any, owners: Any) -> int:
     return 3 * rows * FEATURES * 4
 
 
-def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
+def train(name: str, data: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
     size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     edges, x, y, extra, relations = problem(name, data)
     typed = isinstance(edges, dict)
@@ -145,9 +146,8 @@ def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
     else:
         with torch.no_grad():
             model(graph, x, *extra)
-    checkpoint = os.environ.get("CHECKPOINT")
-    if checkpoint is not None and Path(checkpoint).exists():
-        dcp.load({"model": model.state_dict()}, checkpoint_id=checkpoint)  # in place
+    if checkpoint and Path(checkpoint).exists():
+        load({"model": model.state_dict()}, checkpoint_id=checkpoint)  # in place
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses: list[float] = []
     gradients: list[Tensor] = []
@@ -169,14 +169,14 @@ def train(name: str, data: str, steps: int, fails: int) -> dict[str, Any]:
         losses.append(float(loss))
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         optimizer.step()
-    if checkpoint is not None:
-        dcp.save({"model": model.state_dict()}, checkpoint_id=checkpoint)
+    if checkpoint:
+        save({"model": model.state_dict()}, checkpoint_id=checkpoint)
     received = getattr(graph, "bytes_received", 0) - received
     return {"losses": losses, "gradients": gradients, "received": received, "least": least(edges, mine)}
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    name, data, steps, fails, out = sys.argv[1:]
-    found = train(name, data, int(steps), int(fails))
+    name, data, steps, fails, checkpoint, out = sys.argv[1:]
+    found = train(name, data, int(steps), int(fails), checkpoint)
     torch.save(found, Path(out))
