@@ -131,8 +131,8 @@ class _Call:
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results; nothing is saved."""
-        made = self._new_results(self.streams.program.dtype)
         with torch.no_grad(), POOL.arena(self.division.room):
+            made = self._new_results(self.streams.program.dtype)
             for part in self.ranges:
                 self._compute(part, tensors, made)
         return_freed_memory()  # ranges have sizes of their own, which leave gaps
@@ -166,11 +166,11 @@ class _Call:
         self, tensors: Sequence[Tensor], wanted: Sequence[bool], seeds: Sequence[Tensor]
     ) -> list[Tensor | None]:
         """Returns the gradients of the arrays in ``wanted``, added up range by range."""
-        gradients: list[Tensor | None] = [
-            self._zeros(tensor.shape, tensor.dtype, in_file=self.division.writes_gradients) if needed else None
-            for tensor, needed in zip(tensors, wanted, strict=True)
-        ]
         with torch.no_grad(), POOL.arena(self.division.room):
+            gradients: list[Tensor | None] = [
+                self._zeros(tensor.shape, tensor.dtype, in_file=self.division.writes_gradients) if needed else None
+                for tensor, needed in zip(tensors, wanted, strict=True)
+            ]
             for part in self.ranges:
                 self._differentiate(part, tensors, seeds, gradients)
         return_freed_memory()
@@ -204,20 +204,24 @@ class _Call:
             shape = self.graph.size("E" if array.kind == "edges" else "ND"), *buffer.shape
             in_file = self.streams.scratch is not None
             zeros = array.kind == "edges" or in_file
-            made.append(self._zeros(shape, dtype, in_file=in_file) if zeros else _empty(shape, dtype))
+            made.append(self._zeros(shape, dtype, in_file=in_file) if zeros else _empty(shape, dtype, beside=True))
         return tuple(made)
 
     def _zeros(self, shape: Sequence[int], dtype: torch.dtype, *, in_file: bool) -> Tensor:
         """Returns zeros for an array that all ranges share."""
         if in_file and self.streams.scratch is not None and prod(shape) * dtype.itemsize >= LARGE:
             return zeros_in_file(self.streams.scratch, shape, dtype)
-        return _empty(shape, dtype).zero_()
+        return _empty(shape, dtype, beside=True).zero_()
 
 
-def _empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Returns a tensor with any content, of the pool if it is large."""
+def _empty(shape: Sequence[int], dtype: torch.dtype, *, beside: bool = False) -> Tensor:
+    """Returns a tensor with any content, of the pool if it is large.
+
+    Args:
+        beside: Whether it outlasts the ranges.
+    """
     large = prod(shape) * dtype.itemsize >= LARGE
-    return leased(tuple(shape), dtype) if large else torch.empty(*shape, dtype=dtype)
+    return leased(tuple(shape), dtype, beside=beside) if large else torch.empty(*shape, dtype=dtype)
 
 
 def _by_rows(tensor: Tensor, count: int) -> Tensor:
@@ -267,8 +271,10 @@ class _Streamed(torch.autograd.Function):
         if not torch.is_grad_enabled():
             run_backward = partial(call.backward, tensors, wanted)
             return (None, *(for_each_item(run_backward, seeds) if batch_level() > 0 else run_backward(seeds)))
-        # These gradients are differentiated again, so torch has to see how they are made.
-        results = call.differentiable(tensors)
-        own = [tensor for tensor, needed in zip(tensors, wanted, strict=True) if needed]
+        # These gradients are differentiated again, so torch has to see how they are made. One of the tensors may be made
+        # of another one, whose gradient comes through it later; so gradients are those of views, of which nothing is made.
+        views = [tensor.view_as(tensor) for tensor in tensors]
+        results = call.differentiable(views)
+        own = [view for view, needed in zip(views, wanted, strict=True) if needed]
         found = iter(torch.autograd.grad(results, own, seeds, create_graph=True, allow_unused=True))
         return (None, *[next(found) if needed else None for needed in wanted])

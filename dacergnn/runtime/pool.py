@@ -20,8 +20,8 @@ from dacergnn.runtime.forked import in_children
 SMALL = 1 << 20
 LARGE = 32 << 20
 """From this size on, allocators take memory from the system at every request."""
-_LARGEST, _LARGEST_OF_LARGE = 2.0, 1.25
-"""Limits of a buffer's size, as multiples of a request and of a large one; larger buffers wait for larger requests."""
+_LARGEST = 2
+"""Limit of a buffer's size, as a multiple of the request; larger buffers wait for larger requests."""
 _ROOM = 1.125
 """Limit of a pool's bytes, as a multiple of the most bytes that were in use at once."""
 _HUGE_PAGE = 1 << 21
@@ -62,19 +62,22 @@ class Pool:
         # Reentrant: the garbage collector may return a lease while this thread takes a buffer.
         self._lock = threading.RLock()
 
-    def take(self, size: int) -> Tensor:
-        """Returns a buffer of at least ``size`` bytes with any content."""
+    def take(self, size: int, *, beside: bool = False) -> Tensor:
+        """Returns a buffer of at least ``size`` bytes with any content.
+
+        Args:
+            beside: Whether the buffer outlasts the arena that this thread takes its buffers from, if any.
+        """
         if size < SMALL:
             return torch.empty(size, dtype=torch.uint8)
         arena: Arena | None = getattr(self._within, "arena", None)
-        if arena is not None:
+        if arena is not None and not beside:
             part = arena.take(size)
             if part is not None:
                 self._parts[part.data_ptr()] = arena
                 return part
         with self._lock:
-            most = size * (_LARGEST if size < LARGE else _LARGEST_OF_LARGE)
-            fitting = [b for b in self._free if size <= b.numel() <= most]
+            fitting = [b for b in self._free if size <= b.numel() <= _LARGEST * size]
             taken = min(fitting, key=Tensor.numel, default=None)
             if taken is None:
                 taken = torch.empty(size, dtype=torch.uint8)
@@ -95,9 +98,8 @@ class Pool:
         arena = self._parts.pop(buffer.data_ptr(), None)
         if arena is not None:
             arena.give(buffer)
-            if arena is not getattr(self._within, "arena", None):
-                for waiting in arena.released():
-                    self.give(waiting)
+            for waiting in arena.released():
+                self.give(waiting)
         else:
             with self._lock:
                 self._used -= buffer.numel()
@@ -109,11 +111,13 @@ class Pool:
 
         The pool would keep buffers of different sizes for calls of different sizes, which take more together.
         """
-        self._within.arena = arena = Arena(self.take(size))
+        outer: Arena | None = getattr(self._within, "arena", None)
+        self._within.arena = arena = Arena(self.take(size, beside=True))
         try:
             yield
         finally:
-            self._within.arena = None
+            self._within.arena = outer
+            arena.end()
             for buffer in arena.released():
                 self.give(buffer)
 
@@ -155,13 +159,16 @@ POOL = Pool()
 in_children(POOL.unlock)
 
 
-def leased(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def leased(shape: tuple[int, ...], dtype: torch.dtype, *, beside: bool = False) -> Tensor:
     """Returns a tensor with any content, whose buffer goes back to `POOL` with the last tensor that shares it.
 
     Where torch makes tensors without memory of the CPU, the result is such a tensor.
+
+    Args:
+        beside: Whether the tensor outlasts the arena of this thread, if there is one.
     """
     size = prod(shape) * dtype.itemsize
-    buffer = POOL.take(size)
+    buffer = POOL.take(size, beside=beside)
     if not has_memory(buffer):
         return buffer
     memory = (ctypes.c_char * size).from_address(buffer.data_ptr())

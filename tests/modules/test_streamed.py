@@ -70,6 +70,19 @@ def _in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLimit, "divided", divided)
 
 
+@pytest.fixture
+def _in_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges take even small arrays from one buffer of the pool."""
+
+    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float) -> Division:
+        return Division(DestinationRanges.of(graph).divided(3), 0, room=4 << 20)
+
+    monkeypatch.setattr(MemoryLimit, "divided", divided)
+    for name in ("pool.SMALL", "pool.LARGE", "executable.SMALL", "executable.LARGE"):
+        monkeypatch.setattr(f"dacergnn.runtime.{name}", 64)
+    monkeypatch.setattr("dacergnn.modules.streamed.LARGE", 64)
+
+
 def step(layer: nn.Module, x: Tensor, *args: Any) -> list[Tensor]:
     x = x.clone().requires_grad_()
     result = layer(x, *args)
@@ -98,6 +111,28 @@ def test_steps_equal_those_at_once(name: str) -> None:
     assert {*ranges(streamed)} == {3}
     close(found, expected)
     close(step(streamed, x, *args), expected)
+
+
+@pytest.mark.usefixtures("_in_an_arena")
+@pytest.mark.parametrize("name", [*LAYERS])
+def test_steps_in_an_arena(name: str) -> None:
+    """Results and gradients outlast the arena, also those of several backwards at a time."""
+    edge_index, edge_type = edges()
+    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
+    layer, x = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    results: list[list[Tensor]] = []
+    for config in (Config(), LIMITED):
+        model, before = dacergnn.optimize(copy.deepcopy(layer), config=config), POOL.used
+        kept = [step(model, x, *args) for _ in range(2)]
+        own = x.clone().requires_grad_()
+        out = model(own, *args)
+        seeds = torch.randn(3, *out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(2))
+        kept.append([*torch.autograd.grad(out, [own], seeds, is_grads_batched=True, retain_graph=True)])
+        results.append([tensor.clone() for tensors in kept for tensor in tensors])
+        del kept, out, own
+    assert {*ranges(model)} == {3}
+    close(results[1], results[0])
+    assert POOL.used == before
 
 
 @pytest.mark.parametrize("name", ["RGATConv", "TransformerConv"])
@@ -222,7 +257,7 @@ def test_results_of_edges() -> None:
 
 
 @pytest.mark.usefixtures("_in_ranges")
-@pytest.mark.parametrize("name", ["GATConv", "RGCNConv"])
+@pytest.mark.parametrize("name", [*LAYERS])
 def test_second_derivatives(name: str) -> None:
     edge_index, edge_type = edges()
     args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
@@ -259,7 +294,12 @@ def test_random_programs(seed: int) -> None:
     limited = compiled_program(*options, LIMITED, Profile.of(graph))
     for made in (whole, limited):
         out = made.run(graph, inputs)
-        results.append([*out, *torch.autograd.grad([o.sin().sum() for o in out], wanted, materialize_grads=True)])
+        sines = [o.sin().sum() for o in out]
+        first = torch.autograd.grad(sines, wanted, create_graph=True, materialize_grads=True)
+        second = torch.autograd.grad(
+            sum(f.pow(2).sum() for f in first), wanted, retain_graph=True, materialize_grads=True
+        )
+        results.append([*out, *first, *second, *torch.autograd.grad(sines, wanted, materialize_grads=True)])
     assert [d.ranges is not None for d in limited.divisions(graph)] == [True]
     close(results[1], results[0])
 
@@ -302,8 +342,8 @@ def test_steps_take_no_more_than_is_estimated(monkeypatch: pytest.MonkeyPatch) -
     )
     most, take = [0], POOL.take
 
-    def taken(size: int) -> Tensor:
-        buffer = take(size)
+    def taken(size: int, *, beside: bool = False) -> Tensor:
+        buffer = take(size, beside=beside)
         most.append(POOL.used)
         return buffer
 
