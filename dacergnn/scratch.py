@@ -31,5 +31,5 @@ def zeros_in_file(folder: str | Path, shape: Sequence[int], dtype: torch.dtype) 
             return torch.from_numpy(np.memmap(file, np.uint8, "r+", shape=size)).view(dtype).view(tuple(shape))
     except OSError as error:
         raise DacergnnError(
-            f"scratch: {folder} cannot hold {size} bytes: {error.strerror}; name another folder."
+            f"{folder} cannot hold a temporary file of {size} bytes: {error.strerror}; name another folder."
         ) from None

@@ -65,7 +65,9 @@ class DistributedGraph:
         self._group: Any = dist.new_group(ranks, timeout=timedelta(seconds=timeout), use_local_synchronization=True)
         self.rank = dist.get_rank(self._group)
         self._check(edges, by_type)
-        self._compare(by_type)
+        self._compare("owners", by_type)
+        self._compare("edge_index", edges)
+        self._sizes = sum(index.size(1) for index in edges.values()), sum(map(len, by_type.values()))
         self._own = {kind: (nodes == self.rank).nonzero().view(-1) for kind, nodes in by_type.items()}
         self._edges = {
             key: (by_type[key[2]][index[1].long()] == self.rank).nonzero().view(-1) for key, index in edges.items()
@@ -123,6 +125,9 @@ class DistributedGraph:
             raise ArrayError("edge_index", "is a dictionary; pass its parts to the layers, or graphs without types")
         exchange = self._exchanges[ONLY]
         own = exchange.own_count
+        for name, types, count in (("edge_type", edge_type, self._sizes[0]), ("node_type", node_type, self._sizes[1])):
+            if types is not None and types.shape != (count,):
+                raise ArrayError(name, f"has shape {list(types.shape)}; give the types of the whole graph, [{count}]")
         return HeteroGraph.from_arrays(
             self._index[ONLY, ONLY, ONLY],
             None if edge_type is None else edge_type[self._edges[ONLY, ONLY, ONLY]],
@@ -161,15 +166,15 @@ class DistributedGraph:
     def _plain(self, by_type: dict[str, Any]) -> Any:
         return by_type if self._typed else by_type[ONLY]
 
-    def _compare(self, owners: Mapping[str, Tensor]) -> None:
-        """Raises ArrayError unless all processes have the same owners; rows would come from wrong nodes otherwise."""
-        own = zlib.crc32(repr([(kind, len(nodes)) for kind, nodes in owners.items()]).encode())
-        for nodes in owners.values():
-            own = zlib.crc32(nodes.cpu().numpy().tobytes(), own)
+    def _compare(self, name: str, tensors: Mapping[Any, Tensor]) -> None:
+        """Raises ArrayError unless all processes have the same tensors: rows would be those of other nodes."""
+        own = zlib.crc32(repr([(key, tensor.shape) for key, tensor in tensors.items()]).encode())
+        for tensor in tensors.values():
+            own = zlib.crc32(tensor.cpu().contiguous().numpy().data, own)
         sums = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size(self._group))]
         dist.all_gather(sums, torch.tensor([own]), group=self._group)
         if any(int(other) != own for other in sums):
-            raise ArrayError("owners", "differs between the processes; divide the same graph by the same seed in all")
+            raise ArrayError(name, "differs between the processes; divide the same graph by the same seed in all")
 
     def _check(self, edges: Mapping[Key, Tensor], owners: Mapping[str, Tensor]) -> None:
         size = dist.get_world_size(self._group)

@@ -62,6 +62,10 @@ class FeatureEncodings(Encodings):
         shared = self._base.get(name)
         return shared if shared.dtype == self._dtype else self.once(name, lambda: shared.to(self._dtype))
 
+    def addresses(self, names: Sequence[str]) -> list[int]:
+        with self._base._lock:  # the graph must not forget vectors meanwhile
+            return super().addresses(names)
+
     def make(self, names: Sequence[str]) -> None:
         self._base.make([name for name in names if parse_encoding(name).space not in FEATURE_SPACES])
         super().make([name for name in names if parse_encoding(name).space in FEATURE_SPACES])

@@ -271,8 +271,8 @@ class _Streamed(torch.autograd.Function):
         if not torch.is_grad_enabled():
             run_backward = partial(call.backward, tensors, wanted)
             return (None, *(for_each_item(run_backward, seeds) if batch_level() > 0 else run_backward(seeds)))
-        # These gradients are differentiated again, so torch has to see how they are made. One of the tensors may be made
-        # of another one, whose gradient comes through it later; so gradients are those of views, of which nothing is made.
+        # These gradients are differentiated again, so torch has to see how they are made. One tensor may be made of
+        # another one, which torch counts later. So gradients are those of views, of which no tensor is made.
         views = [tensor.view_as(tensor) for tensor in tensors]
         results = call.differentiable(views)
         own = [view for view, needed in zip(views, wanted, strict=True) if needed]

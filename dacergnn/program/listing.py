@@ -98,6 +98,15 @@ class Listing:
     def producer(self, name: str) -> Statement | None:
         return next((s for s in self.statements if s.target.name == name), None)
 
+    def row_producer(self, name: str) -> Statement | None:
+        """Returns the statement that computes each row of an array from that row itself; None if there is none.
+
+        A statement of destinations may write rows of sources; these have other numbers.
+        """
+        made = self.producer(name)
+        own = made is not None and made.op == "=" and made.target == Ref(name) and made.space == self.space(name)
+        return made if own else None
+
     def consumers(self, name: str) -> list[Statement]:
         return [s for s in self.statements if any(r.name == name for r in s.reads)]
 

@@ -144,8 +144,8 @@ def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain
         return None
     y, b = second
     product, bias = without_bias(listing, y)
-    first = listing.producer(product.name)
-    gemm = None if first is None or first.op != "=" or first.target != Ref(product.name) else match_gemm(first)
+    first = listing.row_producer(product.name)
+    gemm = None if first is None else match_gemm(first)
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None or len(listing.shape(gemm.x)) != 1:
         return None
     constant: Expr | None = None
@@ -239,8 +239,8 @@ def _factors(listing: Listing, statement: Statement, first: Expr, second: Expr) 
     if first.transposed or second.transposed or listing.shape(first) != listing.shape(second):
         return None
     rows, bias = without_bias(listing, first)
-    producer = listing.producer(rows.name)
-    gemm = None if producer is None or producer.op != "=" else match_gemm(producer)
+    producer = listing.row_producer(rows.name)
+    gemm = None if producer is None else match_gemm(producer)
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
         return None
     x, w = (_from(ref, statement.space, first.path) for ref in (gemm.x, gemm.w))

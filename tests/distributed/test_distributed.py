@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.errors import ArrayError, DacergnnError, DistributedError
@@ -19,7 +20,7 @@ from dacergnn.graph import HeteroGraph
 
 pytest.importorskip("torch_geometric")
 ROOT = Path(__file__).parents[2]
-NEVER, DIFFER = -1, -2
+NEVER, OTHER_OWNERS, OTHER_EDGES = -1, -2, -3
 
 
 def started(size: int, folder: Path, *task: object, checkpoint: str = "") -> list[subprocess.Popen[str]]:
@@ -91,13 +92,30 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     torch.testing.assert_close([*first, *second], whole)
 
 
-def test_processes_must_divide_the_graph_alike(tmp_path: Path) -> None:
-    for process in started(2, tmp_path, "RGCN", "random", 1, DIFFER):
+@pytest.mark.parametrize(("differs", "name"), [(OTHER_OWNERS, "owners"), (OTHER_EDGES, "edge_index")])
+def test_processes_must_divide_the_graph_alike(differs: int, name: str, tmp_path: Path) -> None:
+    for process in started(2, tmp_path, "RGCN", "random", 1, differs):
         _, error = process.communicate(timeout=120)
         assert process.returncode == 1
         assert (
-            "ArrayError: owners differs between the processes; divide the same graph by the same seed in all" in error
+            f"ArrayError: {name} differs between the processes; divide the same graph by the same seed in all" in error
         )
+
+
+def test_types_are_those_of_the_whole_graph(tmp_path: Path) -> None:
+    edges, types = torch.randint(40, (2, 300)), torch.randint(3, (300,))
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        part = DistributedGraph(edges, torch.zeros(40, dtype=torch.int64))
+        assert part.hetero_graph(types, 3, torch.arange(40) % 2, 2).size("T") == 2
+        with pytest.raises(
+            ArrayError, match=r"edge_type has shape \[299\]; give the types of the whole graph, \[300\]"
+        ):
+            part.hetero_graph(types[:299])
+        with pytest.raises(ArrayError, match=r"node_type has shape \[41\]; give the types of the whole graph, \[40\]"):
+            part.hetero_graph(types, 3, torch.zeros(41, dtype=torch.int64))
+    finally:
+        dist.destroy_process_group()
 
 
 def graph_of(nodes: int = 40, typed: bool = False) -> HeteroGraph:

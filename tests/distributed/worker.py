@@ -21,8 +21,8 @@ from dacergnn.graph import HeteroGraph
 
 FEATURES, CLASSES = 16, 4
 Key = tuple[str, str, str]
-DIFFER = -2
-"""Stands for a step: the processes divide the graph in different ways."""
+OTHER_OWNERS, OTHER_EDGES = -2, -3
+"""Stand for a step: the processes divide the graph in different ways, or have different graphs."""
 SIZES = {"a": 120, "b": 90}
 KEYS = [("a", "r", "b"), ("b", "s", "a"), ("a", "t", "a")]
 
@@ -135,7 +135,8 @@ def train(name: str, data: str, steps: int, fails: int, checkpoint: str) -> dict
     mine = owners(edges, counts, size)
     if size > 1:
         dist.init_process_group("gloo")
-        graph = DistributedGraph(edges, mine.flip(0) if fails == DIFFER and rank == 1 else mine)
+        edges = edges.flip(1) if fails == OTHER_EDGES and rank == 1 else edges
+        graph = DistributedGraph(edges, mine.flip(0) if fails == OTHER_OWNERS and rank == 1 else mine)
         if typed:
             x, y = ({k: r[graph.own[k]] for k, r in rows.items()} for rows in (x, y))
         else:

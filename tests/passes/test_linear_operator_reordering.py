@@ -186,6 +186,20 @@ def test_what_stays(lines: str) -> None:
         assert unchanged(text, on_graph(LinearOperatorReordering(), **rows))
 
 
+def test_destinations_that_write_rows_of_sources() -> None:
+    """As second derivatives do: the rows of destinations are not those of the sources that they are written to."""
+    text = """def p(g, d: ND[8], x: NS[3], W: ONE[8, 6], V: ONE[6, 3]):
+    for n in g.dst_nodes():
+        n.src["h"] = linear(n.d, W)
+    for n in g.src_nodes():
+        n["y"] = linear(n["h"], V)
+        n["s"] = dot_prd(reshape(n["h"], 2, 3), reshape(n["h"], 2, 3))
+    return y, s
+"""
+    assert unchanged(text, wherever)
+    assert unchanged(text, on_graph(LinearOperatorReordering()))
+
+
 def test_each_part_of_the_relations_multiplies_its_own_side() -> None:
     text = """def p(g, k: NS[32], q: ND[32], A: R[32, 32]):
     for e in g.edges():

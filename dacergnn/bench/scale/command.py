@@ -39,20 +39,10 @@ Row = dict[str, Any]
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--steps", default=3, show_default=True, type=click.IntRange(1), help="Measured steps of each limit.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--processes",
-    default="",
-    callback=names,
-    help="Numbers of processes, comma-separated: measures "
-    "full-graph training in these on this machine, instead of limits.",
-)
-@click.option(
-    "--method",
-    default="ranges",
-    show_default=True,
-    type=click.Choice(METHODS),
-    help="Divides the nodes among processes.",
-)
+@click.option("--processes", default="", callback=names, help="Numbers of processes, comma-separated: measures "
+              "full-graph training in these on this machine, instead of limits.")  # fmt: skip
+@click.option("--method", default="ranges", show_default=True, type=click.Choice(METHODS),
+              help="Divides the nodes among processes.")  # fmt: skip
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
 def scale(
@@ -77,11 +67,7 @@ def scale(
         for model, graph in product(models, data):
             bar.update(task, description=f"{model} on {graph}")
             request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
-            rows += (
-                in_processes({**request, "method": method}, processes)
-                if processes
-                else measured(request, ["", *limits])
-            )
+            rows += in_processes(request, method, processes) if processes else measured(request, ["", *limits])
             bar.advance(task)
     console.print(_table_of_processes(rows) if processes else _table(rows))
     if path is not None:
@@ -105,13 +91,10 @@ def measured(request: Row, limits: list[str]) -> list[Row]:
     return rows
 
 
-def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
+def in_processes(request: Row, method: str, counts: Sequence[str]) -> list[Row]:
     """Returns a row for each number of processes: seconds, the largest peak of one, and what all receive, in bytes."""
-    bounded = {**request, "limit_bytes": 64 << 30}
-    return [
-        {**request, "processes": int(count), **ask(PROCESSES, {**bounded, "processes": int(count)}, LIMIT_S)}
-        for count in counts
-    ]
+    rows = [{**request, "method": method, "processes": int(count)} for count in counts]
+    return [row | ask(PROCESSES, {**row, "limit_bytes": 64 << 30}, LIMIT_S) for row in rows]
 
 
 def _table_of_processes(rows: list[Row]) -> Table:
