@@ -93,6 +93,10 @@ class DestinationRanges:
     def __init__(self, graph: HeteroGraph) -> None:
         self._whole = weakref.ref(graph)  # the graph holds this
         self._divided: weakref.WeakValueDictionary[tuple[int, str | None], Divided] = weakref.WeakValueDictionary()
+        self.taken: set[str] = set()
+        """Holds the encodings that programs in ranges take."""
+        self.taken_whole: set[str] = set()
+        """Holds the encodings that programs take of the whole graph."""
 
     @classmethod
     def of(cls, graph: HeteroGraph) -> DestinationRanges:
@@ -104,6 +108,10 @@ class DestinationRanges:
         graph = self._whole()
         assert graph is not None, "whoever divides a graph holds it"
         return graph
+
+    def in_use(self, scratch: str | None) -> list[Divided]:
+        """Returns the ranges that somebody holds, the fewest first; only those in ``scratch``, or in memory (None)."""
+        return sorted((known for (_, folder), known in self._divided.items() if folder == scratch), key=len)
 
     def divided(self, count: int, scratch: str | None = None) -> Divided:
         """Returns about ``count`` ranges, with about as many edges and destinations each.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dacergnn.config import size_of
 from dacergnn.errors import MemoryLimitError, ProgramError
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges
+from dacergnn.graph.destination_ranges import DestinationRanges, Divided
 from dacergnn.modules.streamed import Division, Streams
 from dacergnn.runtime.free_memory import free_memory
 from dacergnn.runtime.needs import CountedSizes, encoding_bytes
@@ -22,6 +22,8 @@ Mask = tuple[bool, ...]
 _COUNTS = sorted({*range(2, 9), *(round(2 ** (n / 4)) for n in range(12, 49))})
 """Numbers of ranges that are tried: up to 4,096."""
 _TRIALS = 10
+_SHARE = 0.95
+"""Share of the bytes left that a first call should take. Other calls may later add encodings, which all must hold."""
 _SLACK = 0.75
 """Share of the bytes that ranges should take from which on a number of ranges is tried."""
 
@@ -31,13 +33,17 @@ class _Shared:
     """Describes what all ranges share.
 
     Args:
-        size: Its bytes.
-        wanted: The arrays that need gradients.
-        writes_gradients: Whether these gradients lie in files.
+        size: The bytes of what is no range's own.
+        programs: The program of a range, and that of its gradients if any are needed.
+        taken: The encodings that programs take of ranges.
+        taken_whole: The encodings that programs take of the whole graph.
+        writes_gradients: Whether gradients lie in files.
     """
 
     size: int
-    wanted: frozenset[str]
+    programs: tuple[CompiledProgram, ...]
+    taken: frozenset[str]
+    taken_whole: frozenset[str]
     writes_gradients: bool
 
 
@@ -55,6 +61,7 @@ class MemoryLimit:
     def __init__(self, memory: str | int, streams: Streams) -> None:
         self._limit = None if memory == "auto" else size_of(str(memory))
         self._streams = streams
+        POOL.room = 1.0  # memory counts more than faults of fresh pages
 
     @property
     def left(self) -> float:
@@ -64,6 +71,7 @@ class MemoryLimit:
 
     def divisions(self, graph: HeteroGraph) -> dict[Mask, Division]:
         """Returns how calls on a graph run, by the inputs that need gradients; kept with the graph."""
+        graph.encodings.forgotten_from = 1
         return graph.derived.setdefault(self, {})
 
     def division(self, graph: HeteroGraph, mask: Mask) -> Division:
@@ -79,49 +87,96 @@ class MemoryLimit:
         """
         known, left = self.divisions(graph), self.left
         if mask not in known or known[mask].need > left:
-            known[mask] = self.divided(graph, mask, left)
+            made = self._new(graph, mask, left) if mask not in known else self.divided(graph, mask, left)
+            known.setdefault(mask, made).become(made)
+            self._share(graph, made.ranges)
         return known[mask]
 
+    def _new(self, graph: HeteroGraph, mask: Mask, left: float) -> Division:
+        """Returns how the first call runs, which leaves a share for the encodings of other calls if it can."""
+        try:
+            return self.divided(graph, mask, _SHARE * left)
+        except MemoryLimitError:
+            return self.divided(graph, mask, left)
+
     def divided(self, graph: HeteroGraph, mask: Mask, limit: float) -> Division:
-        """Returns the fewest ranges with which a step takes no more than ``limit`` bytes beside its inputs.
+        """Returns how a step takes no more than ``limit`` bytes beside its inputs.
+
+        It runs in the ranges of other calls, so that the graph keeps no further encodings for it; else at once; else in
+        the fewest ranges that are enough.
 
         Raises:
             MemoryLimitError: No number of ranges is enough.
         """
-        program = self._streams.program
-        whole = program.need(CountedSizes(graph), mask).peak
-        if whole <= limit:
-            return Division(None, whole)
-        try:
-            self._streams.parts  # noqa: B018
-        except ProgramError as reason:
-            raise MemoryLimitError(program.title, whole, limit, f"It cannot run in ranges: {reason}") from None
-        found, least = self._fewest(graph, mask, limit)
-        if found is None:
-            raise MemoryLimitError(program.title, min(least, whole), limit)
-        return found
+        program, all_ranges, whole = self._streams.program, DestinationRanges.of(graph), self._whole(graph, mask)
+        fits, least, reason = whole.need <= limit, whole.need, ""
+        in_use = all_ranges.in_use(self._streams.scratch)
+        if in_use or not fits:
+            try:
+                shared = self._shared(graph, mask, limit)
+                found, least = self._fewest(graph, shared, limit, in_use, divide=not fits)
+                if found is not None:
+                    all_ranges.taken |= shared.taken
+                    all_ranges.taken_whole |= shared.taken_whole
+                    return found
+            except ProgramError as error:
+                reason = f"It cannot run in ranges: {error}"
+        if not fits:
+            raise MemoryLimitError(program.title, min(least, whole.need), limit, reason)
+        all_ranges.taken_whole |= program.need(CountedSizes(graph), mask).encodings.keys()
+        return whole
 
-    def _fewest(self, graph: HeteroGraph, mask: Mask, limit: float) -> tuple[Division | None, int]:
+    @staticmethod
+    def _share(graph: HeteroGraph, ranges: Divided | None) -> None:
+        """Lets all calls in ranges run in the same ones, so that the graph keeps the edges and encodings of no others.
+
+        The needs of calls grow by what other calls keep; a call whose need is too large then divides the graph anew.
+        """
+        known = [(limit, divisions) for limit, divisions in graph.derived.items() if isinstance(limit, MemoryLimit)]
+        calls = [(limit, mask, division) for limit, own in known for mask, division in own.items()]
+        for limit, mask, division in calls:
+            if ranges is not None and division.ranges is not None:
+                division.become(limit._in(graph, ranges, limit._shared(graph, mask, limit.left)))
+        for limit, mask, division in calls:
+            if division.ranges is None:
+                division.become(limit._whole(graph, mask))
+
+    def _whole(self, graph: HeteroGraph, mask: Mask) -> Division:
+        """Returns the division of a step that runs at once."""
+        program, all_ranges, sizes = self._streams.program, DestinationRanges.of(graph), CountedSizes(graph)
+        others = encoding_bytes(all_ranges.taken_whole, sizes, program.index.itemsize)
+        in_use = [part for ranges in all_ranges.in_use(None) for part in ranges]
+        kept = sum(self._kept(CountedSizes(part.graph), all_ranges.taken, copies=part.copies) for part in in_use)
+        return Division(None, program.need(sizes, mask).with_encodings(others).peak + kept)
+
+    def _fewest(
+        self, graph: HeteroGraph, shared: _Shared, limit: float, in_use: Sequence[Divided], *, divide: bool
+    ) -> tuple[Division | None, int]:
         """Returns the fewest ranges that stay within a limit, None if none are found; and the least need that was seen.
 
-        Leaves out numbers that are far from enough by sizes that would be right if edges were spread evenly. Each trial
-        tells how far these are wrong.
+        Ranges in use come first. Leaves out numbers that are far from enough by sizes that would be right if edges were
+        spread evenly. Each trial tells how far these are wrong.
+
+        Args:
+            divide: Whether to make new ranges, too.
         """
-        shared = self._shared(graph, mask, limit)
-        fixed, error, trials = shared.size, 1.0, 0
-        if fixed >= limit:
+        all_ranges, fixed, error, trials = DestinationRanges.of(graph), shared.size, 1.0, 0
+        for ranges in in_use:
+            made = self._in(graph, ranges, shared)
+            if made.need <= limit:
+                return made, made.need
+        if fixed >= limit or not divide:
             return None, fixed
         expected = {n: self._expected(graph, n, shared) for n in _COUNTS if n <= graph.size("ND")}
         least = fixed + round(min(expected.values(), default=0))
         for count, size in expected.items():
             if fixed + _SLACK * error * size > limit:
                 continue
-            ranges = DestinationRanges.of(graph).divided(count, self._streams.scratch)
-            kept, room = self._needed(ranges, shared)
-            need = fixed + kept + room
-            if need <= limit:
-                return Division(ranges, need, room, shared.writes_gradients), need
-            error, least, trials = (kept + room) / max(size, 1), need if trials == 0 else min(least, need), trials + 1
+            made = self._in(graph, all_ranges.divided(count, self._streams.scratch), shared)
+            if made.need <= limit:
+                return made, made.need
+            error, trials = (made.need - fixed) / max(size, 1), trials + 1
+            least = made.need if trials == 1 else min(least, made.need)
             if trials == _TRIALS:
                 break
         return None, least
@@ -129,21 +184,20 @@ class MemoryLimit:
     def _expected(self, graph: HeteroGraph, count: int, shared: _Shared) -> int:
         """Returns the bytes that ``count`` ranges should take."""
         sizes = DestinationRanges.of(graph).expected(count)
-        program = self._streams.of_text(self._streams.parts.text, graph.index_dtype)
-        ranged, kept = self._ranged(program, sizes, shared.wanted, copies=sizes["NS"] < graph.size("NS"))
-        return count * kept + ranged
+        copies = sizes["NS"] < graph.size("NS")
+        return count * self._kept(sizes, shared.taken, copies=copies) + self._room(sizes, shared, copies=copies)
 
-    def _needed(self, ranges: Sequence[DestinationRange], shared: _Shared) -> tuple[int, int]:
-        """Returns the bytes that ranges keep, and the most that one takes while it runs."""
-        needs = [
-            self._ranged(self._streams.of_range(p), CountedSizes(p.graph), shared.wanted, copies=p.copies)
-            for p in ranges
-        ]
-        return sum(kept for _, kept in needs), max(ranged for ranged, _ in needs)
+    def _in(self, graph: HeteroGraph, ranges: Divided, shared: _Shared) -> Division:
+        """Returns the division of a step into ranges."""
+        parts = [(CountedSizes(part.graph), part.copies) for part in ranges]
+        kept = sum(self._kept(sizes, shared.taken, copies=copies) for sizes, copies in parts)
+        room = max((self._room(sizes, shared, copies=copies) for sizes, copies in parts), default=0)
+        return Division(ranges, shared.size + kept + room, room, shared.writes_gradients)
 
     def _shared(self, graph: HeteroGraph, mask: Mask, limit: float) -> _Shared:
         """Returns what all ranges share."""
-        parts, program, sizes = self._streams.parts, self._streams.program, CountedSizes(graph)
+        all_ranges, parts, program = DestinationRanges.of(graph), self._streams.parts, self._streams.program
+        sizes = CountedSizes(graph)
         wanted = {name for name, needed in zip(program.inputs, mask, strict=True) if needed}
         results, by_name = program.returned(sizes, mask)
         taken = {array.source for array in parts.inputs.values()}
@@ -153,7 +207,7 @@ class MemoryLimit:
             # Gradients of sources are added to in any order, so they lie in memory if they leave enough of it.
             writes_gradients = 2 * gradients > limit
             size = 0 if writes_gradients else gradients
-        encodings = encoding_bytes((), sizes, program.index.itemsize)
+        encodings = encoding_bytes(all_ranges.taken_whole, sizes, program.index.itemsize)
         if parts.nodes is not None:
             nodes = self._streams.of_text(parts.nodes, graph.index_dtype)
             own = tuple(name in wanted for name in nodes.inputs)
@@ -163,30 +217,38 @@ class MemoryLimit:
             encodings |= need.encodings
             if True in own:
                 wanted |= {*parts.nodes_outputs}
-        return _Shared(size + sum(encodings.values()), frozenset(wanted), writes_gradients)
+        one = self._streams.of_text(parts.text, graph.index_dtype)
+        gradient = one.gradients(tuple(parts.inputs[name].source in wanted for name in one.inputs))
+        programs = (one,) if gradient is None else (one, gradient.program)
+        names = all_ranges.taken.union(*(made.inference_code().encodings for made in programs))
+        size += sum(encodings.values())
+        return _Shared(size, programs, frozenset(names), frozenset(encodings), writes_gradients)
 
-    def _ranged(
-        self, program: CompiledProgram, sizes: Mapping[str, int], wanted: Collection[str], *, copies: bool
-    ) -> tuple[int, int]:
-        """Returns the bytes that a range takes while it runs, and those of its edges and encodings, which are kept.
+    def _room(self, sizes: Mapping[str, int], shared: _Shared, *, copies: bool) -> int:
+        """Returns the bytes that a range takes while it runs.
 
         Args:
-            program: The program of a range.
             sizes: The rows of the range, by row space.
-            wanted: The arrays that need gradients.
             copies: Whether the range has copies of the rows of its sources.
         """
-        inputs, item = self._streams.parts.inputs, program.dtype.itemsize
-        forward = program.need(sizes, (False,) * len(program.inputs))
-        peak, encodings = forward.results + forward.workspace, dict(forward.encodings)
-        made = program.gradients(tuple(inputs[name].source in wanted for name in program.inputs))
-        if made is not None:
-            need = made.program.need(sizes, (False,) * len(made.program.inputs))
-            peak = max(peak, need.results + need.workspace)
-            encodings |= need.encodings
+        program, inputs = shared.programs[0], self._streams.parts.inputs
+        needs = [made.need(sizes, (False,) * len(made.inputs)) for made in shared.programs]
         copied = [n for n, a in inputs.items() if a.kind == "edges" or (a.kind == "sources" and copies)]
-        rows = sum(sizes[program.space(name)] * program.width(name) * item for name in copied)
-        kept = sum(encodings.values()) + sizes["E"] * program.index.itemsize * (3 if sizes["R"] > 1 else 2)
+        rows = sum(sizes[program.space(n)] * program.width(n) * program.dtype.itemsize for n in copied)
+        return rows + max(need.results + need.workspace for need in needs)
+
+    def _kept(self, sizes: Mapping[str, int], taken: Collection[str], *, copies: bool) -> int:
+        """Returns the bytes of the edges and encodings of a range, which are kept in memory.
+
+        Args:
+            sizes: The rows of the range, by row space.
+            taken: The encodings that programs take of ranges.
+            copies: Whether the range has copies of the rows of its sources.
+        """
+        if self._streams.scratch is not None:
+            return 0
+        item = self._streams.program.index.itemsize
+        kept = sum(encoding_bytes(taken, sizes, item).values()) + sizes["E"] * item * (3 if sizes["R"] > 1 else 2)
         if copies:  # their numbers, and their types
-            kept += sizes["NS"] * program.index.itemsize * (2 if sizes["T"] > 1 else 1)
-        return peak + rows, kept if self._streams.scratch is None else 0
+            kept += sizes["NS"] * item * (2 if sizes["T"] > 1 else 1)
+        return kept

@@ -7,7 +7,7 @@ again, with its gradients, and adds these up in the order of the ranges (sequent
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.destination_ranges import DestinationRange
+from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges, Divided
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
 from dacergnn.runtime.free_memory import return_freed_memory
 from dacergnn.runtime.pool import LARGE, POOL, leased
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dacergnn.modules.compiled import CompiledProgram
 
 
-@dataclass(frozen=True)
+@dataclass
 class Division:
-    """Describes how a program runs on a graph.
+    """Describes how a program runs on a graph. It may change between a forward and its backward.
 
     Args:
         ranges: Its ranges; None for the whole at once.
@@ -38,10 +38,14 @@ class Division:
         writes_gradients: Whether gradients lie in files, where results do.
     """
 
-    ranges: Sequence[DestinationRange] | None
+    ranges: Divided | None
     need: int
     room: int = 0
     writes_gradients: bool = False
+
+    def become(self, other: Division) -> None:
+        """Makes this division equal to another one."""
+        self.ranges, self.need, self.room, self.writes_gradients = (getattr(other, f.name) for f in fields(other))
 
 
 class Streams:
@@ -114,8 +118,9 @@ class _Call:
     division: Division
 
     @property
-    def ranges(self) -> Sequence[DestinationRange]:
-        return self.division.ranges or ()
+    def ranges(self) -> Divided:
+        """Returns the present ranges; a single one if later calls run at once."""
+        return self.division.ranges or DestinationRanges.of(self.graph).divided(1)
 
     @property
     def results(self) -> list[RangeArray]:

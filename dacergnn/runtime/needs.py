@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -91,6 +91,10 @@ class Need:
     def peak(self) -> int:
         """Returns the most bytes at one time."""
         return self.results + self.saved + self.workspace + self.gradients + sum(self.encodings.values())
+
+    def with_encodings(self, others: Mapping[str, int]) -> Need:
+        """Returns the need of a step while the graph keeps other encodings, too."""
+        return replace(self, encodings={**others, **self.encodings})
 
     @classmethod
     def of(

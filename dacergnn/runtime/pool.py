@@ -22,8 +22,6 @@ LARGE = 32 << 20
 """From this size on, allocators take memory from the system at every request."""
 _LARGEST = 2
 """Limit of a buffer's size, as a multiple of the request; larger buffers wait for larger requests."""
-_ROOM = 1.125
-"""Limit of a pool's bytes, as a multiple of the most bytes that were in use at once."""
 _HUGE_PAGE = 1 << 21
 _MADV_HUGEPAGE = 14
 _madvise = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "madvise", None)
@@ -47,10 +45,12 @@ def in_huge_pages(fresh: Tensor) -> Tensor:
 class Pool:
     """Holds byte buffers that were given back, ready to be taken again.
 
-    Free buffers and those in use take together at most an eighth more than the most that was in use at once.
+    Free buffers and those in use take together at most `room` times the most that was in use at once.
     """
 
     def __init__(self) -> None:
+        self.room = 1.125
+        """Holds how many times the bytes that were in use at most the pool may keep."""
         self._free: list[Tensor] = []  # in the order in which they were given back
         self._used = self._most = 0  # bytes in use, now and at most
         self._within = threading.local()
@@ -87,7 +87,7 @@ class Pool:
             self._free = [b for b in self._free if b is not taken]
             self._used += taken.numel()
             self._most = max(self._most, self._used)
-            while self._free and self._used + sum(map(Tensor.numel, self._free)) > _ROOM * self._most:
+            while self._free and self._used + sum(map(Tensor.numel, self._free)) > self.room * self._most:
                 self._free.pop(0)
         return taken
 

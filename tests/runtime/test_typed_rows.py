@@ -41,7 +41,7 @@ def test_rows_and_gradients_are_those_of_torch(dtype: torch.dtype) -> None:
 def test_large_rows_and_gradients_lie_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     take = POOL.take
-    monkeypatch.setattr(POOL, "take", lambda size: (taken.append(size), take(size))[1])
+    monkeypatch.setattr(POOL, "take", lambda size, **options: (taken.append(size), take(size, **options))[1])
     rows = join_rows(parts())
     size = sum(SIZES) * 64 * 8
     assert size >= SMALL
