@@ -33,9 +33,9 @@ class Exchange:
         own = (owners == self.rank).nonzero().view(-1)
         self.own_count = len(own)
         self.receives: list[int] = torch.bincount(owners[read], minlength=self.size).tolist()
-        counts = self._all_to_all(torch.tensor(self.receives), [1] * self.size, [1] * self.size)
+        counts = self._start(torch.tensor(self.receives), [1] * self.size, [1] * self.size)()
         self.sends: list[int] = counts.tolist()
-        asked = self._all_to_all(read, self.receives, self.sends)
+        asked = self._start(read, self.receives, self.sends)()
         self.sent = torch.searchsorted(own, asked)
         """Holds [S] int64, the own rows that others read, process by process."""
 
@@ -48,30 +48,54 @@ class Exchange:
         Raises:
             DistributedError: Another process has failed.
         """
-        return _Exchanged.apply(self.gather, self.scatter, rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+        return _Exchanged.apply(self._gather, self._scatter, rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
-    def gather(self, rows: Tensor) -> Tensor:
+    def start(self, rows: Tensor) -> Callable[[], Tensor]:
+        """Begins to exchange rows, and returns a function that waits for those received, [H, ...].
+
+        Args:
+            rows: [own, ...] the rows of own nodes.
+        """
+        return self._start(rows.index_select(0, self.sent), self.sends, self.receives)
+
+    def start_back(self, rows: Tensor) -> Callable[[], Tensor]:
+        """Begins to send [H, ...] to where these rows came from; returns a function that waits for [S, ...]."""
+        return self._start(rows, self.receives, self.sends)
+
+    def _gather(self, rows: Tensor) -> Tensor:
         """Returns own rows, then received ones."""
-        received = self._all_to_all(rows.index_select(0, self.sent), self.sends, self.receives)
-        return torch.cat([rows, received])
+        return torch.cat([rows, self.start(rows)()])
 
-    def scatter(self, rows: Tensor) -> Tensor:
+    def _scatter(self, rows: Tensor) -> Tensor:
         """Returns [own, ...]: the own rows of [own + H, ...], plus what others have for them, process by process."""
-        own, read = rows[: self.own_count], rows[self.own_count :].contiguous()
-        return own.clone().index_add_(0, self.sent, self._all_to_all(read, self.receives, self.sends))
+        return rows[: self.own_count].clone().index_add_(0, self.sent, self.start_back(rows[self.own_count :])())
 
-    def _all_to_all(self, rows: Tensor, sends: list[int], receives: list[int]) -> Tensor:
+    def _start(self, rows: Tensor, sends: list[int], receives: list[int]) -> Callable[[], Tensor]:
         received = rows.new_empty((sum(receives), *rows.shape[1:]))
         try:
-            dist.all_to_all_single(received, rows.contiguous(), receives, sends, group=self.group)
-        except RuntimeError as error:
-            who = (
-                f"process {self.rank} of {self.size} cannot exchange rows, since another one has failed or is too late"
+            work: Any = dist.all_to_all_single(
+                received, rows.contiguous(), receives, sends, group=self.group, async_op=True
             )
-            raise DistributedError(f"{who}; see its own error, and start again from a checkpoint ({error}).") from None
-        own = receives[self.rank] * (received.nbytes // max(len(received), 1))
-        self.bytes_received += received.nbytes - own
-        return received
+        except RuntimeError as error:
+            raise self._failed(error) from None
+        under_way = [(work, received)]
+
+        def wait() -> Tensor:
+            work, received = under_way.pop()  # whoever keeps this function keeps no rows
+            try:
+                work.wait()
+            except RuntimeError as error:
+                raise self._failed(error) from None
+            own = receives[self.rank] * (received.nbytes // max(len(received), 1))
+            self.bytes_received += received.nbytes - own
+            return received
+
+        del work, received
+        return wait
+
+    def _failed(self, error: RuntimeError) -> DistributedError:
+        who = f"process {self.rank} of {self.size} cannot exchange rows, since another one has failed or is too late"
+        return DistributedError(f"{who}; see its own error, and start again from a checkpoint ({error}).")
 
 
 class _Exchanged(torch.autograd.Function):

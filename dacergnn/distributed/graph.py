@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
-from dacergnn.distributed.exchange import Exchange
-from dacergnn.errors import ArrayError, DistributedError
+from dacergnn.config import size_of
+from dacergnn.distributed.part import ONLY, Key, Part, Piece
+from dacergnn.distributed.rounds import run_in_rounds
+from dacergnn.errors import ArrayError, DacergnnError, DistributedError
 from dacergnn.graph import HeteroGraph
 
-Key = tuple[str, str, str]
-"""Node type of the sources, relation, node type of the destinations."""
 Nodes = Tensor | dict[str, Tensor]
-ONLY = ""
-"""The one node type of a graph without types."""
+_MOST = 1 << 10
+"""Number of pieces up to which fewer rows at a time are tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Types:
+    """Holds the types of the edges and nodes of the whole graph, and their numbers."""
+
+    edges: Tensor | None
+    num_edges: int | None
+    nodes: Tensor | None
+    num_nodes: int | None
 
 
 class DistributedGraph:
@@ -73,19 +85,12 @@ class DistributedGraph:
             key: (by_type[key[2]][index[1].long()] == self.rank).nonzero().view(-1) for key, index in edges.items()
         }
         parts = {key: index[:, self._edges[key]].long() for key, index in edges.items()}
-        self._exchanges: dict[str, Exchange] = {}
-        numbers: dict[str, Tensor] = {}
-        for kind, nodes in by_type.items():
-            ends = [part[0] for key, part in parts.items() if key[0] == kind]
-            read = torch.cat([*ends, nodes.new_empty(0)]).unique()
-            read = read[nodes[read] != self.rank]
-            read = read[nodes[read].sort(stable=True).indices]  # process by process
-            self._exchanges[kind] = Exchange(nodes, read, self._group)
-            numbers[kind] = nodes.new_full((len(nodes),), -1)
-            numbers[kind][torch.cat([self._own[kind], read])] = torch.arange(len(self._own[kind]) + len(read))
-        self._index = {
-            key: torch.stack([numbers[key[0]][part[0]], numbers[key[2]][part[1]]]) for key, part in parts.items()
-        }
+        self._part = Part(self._group, by_type, self._own, parts)
+        self._whole = self._part.piece({kind: torch.arange(len(own)) for kind, own in self._own.items()})
+        self._exchanges, self._index = self._whole.exchanges, self._whole.edge_index
+        self._pieces: dict[object, list[Piece]] = {}
+        self._types: WeakKeyDictionary[HeteroGraph, _Types] = WeakKeyDictionary()
+        self._graphs: WeakKeyDictionary[Piece, dict[_Types, HeteroGraph]] = WeakKeyDictionary()
 
     def exchange(self, x: Any) -> Any:
         """Returns the rows of own nodes, then those that own nodes read of others; differentiable, also twice.
@@ -97,14 +102,86 @@ class DistributedGraph:
             ArrayError: There is not one row for each own node.
             DistributedError: Another process has failed.
         """
+        rows = self._rows(x)
+        return self._plain({kind: self._exchanges[kind](own) for kind, own in rows.items()})
+
+    def run(self, layer: nn.Module, x: Any, *values: Any, memory: str | int | None = None) -> Any:
+        """Returns the results of a layer for own nodes, computed piece by piece.
+
+        Nodes that read no other process come first. The rows of each further piece are received while the one before is
+        computed, and are dropped after it. The backward receives and computes them again. Gradients are
+        those of `exchange`; they cannot be differentiated again.
+
+        Args:
+            layer: Called with rows, edges, and values of edges, for each piece; returns rows of nodes.
+            x: [own, ...] rows; a dictionary of these by node type if the graph has types.
+            values: [E', ...] further arguments of the layer, one row for each edge in ``edges``; dictionaries of these
+                by relation if the graph has types. Or the result of `hetero_graph`, for a layer that takes a graph in
+                place of edges.
+            memory: A size that rows of nodes and their gradients may take at a time in the largest piece, as in "2GB";
+                None for one piece of the nodes that read no other process, and one of all others.
+
+        Raises:
+            ArrayError: There is not one row for each own node, or for each edge.
+            DistributedError: The layer computes statistics over nodes, no piece is small enough, or another process has
+                failed.
+        """
+        rows = self._rows(x)
+        types = None
+        if values and isinstance(values[0], HeteroGraph):
+            types, values = self._types.get(values[0]), values[1:]
+            if types is None:
+                raise ArrayError("values[0]", "is another graph; pass what `hetero_graph` returns")
+
+        def edges(piece: Piece) -> Any:
+            if types is not None:
+                return self._graph(piece, types)
+            return piece.edge_index if self._typed else piece.edge_index[ONLY, ONLY, ONLY]
+
+        by_relation = [dict(value) if self._typed else {(ONLY, ONLY, ONLY): value} for value in values]
+        for number, value in enumerate(by_relation):
+            for key, own in value.items():
+                count = len(self._edges.get(key, ()))
+                if key not in self._edges or len(own) != count:
+                    name = f"values[{number}]" + (f"[{key}]" if self._typed else "")
+                    raise ArrayError(name, f"has {len(own)} rows, but this process has {count} edges")
+        pieces = self._divided({kind: own.shape[1:].numel() * own.itemsize for kind, own in rows.items()}, memory)
+        return self._plain(run_in_rounds(layer, pieces, edges, self._typed, rows, by_relation))
+
+    def _divided(self, sizes: dict[str, int], memory: str | int | None) -> list[Piece]:
+        """Returns the fewest pieces that stay within a limit in all processes; kept for later calls.
+
+        Args:
+            sizes: The bytes of a row by node type.
+            memory: The limit.
+        """
+        key, limit = (tuple(sizes.items()), memory), None if memory is None else size_of(str(memory))
+        if memory is not None and limit is None:
+            raise DacergnnError(f'memory={memory!r}; pass a size, as in "2GB".')
+        count, need = 1, 0
+        while key not in self._pieces and count <= _MOST:
+            pieces = self._part.pieces(count)
+            following = [*pieces[1:], pieces[0]]
+            most = max(2 * a.held(sizes) + b.received(sizes) for a, b in zip(pieces, following, strict=True))
+            total = torch.tensor([most])
+            dist.all_reduce(total, dist.ReduceOp.MAX, group=self._group)
+            need = int(total)
+            if limit is None or need <= limit:
+                self._pieces[key] = pieces
+            count *= 2
+        if key not in self._pieces:
+            raise DistributedError(f"memory={memory!r}: rows of the smallest pieces take {need} bytes; allow more.")
+        return self._pieces[key]
+
+    def _rows(self, x: Any) -> dict[str, Tensor]:
+        """Returns rows by node type, in the order of the types: all processes must exchange the same at once."""
         rows: dict[str, Tensor] = dict(x) if self._typed else {ONLY: x}
         for kind, own in rows.items():
             if kind not in self._own or len(own) != len(self._own[kind]):
                 name, count = (f"x[{kind!r}]", self._own.get(kind)) if self._typed else ("x", self._own[ONLY])
                 wanted = "no nodes of this type" if count is None else f"{len(count)} own nodes"
                 raise ArrayError(name, f"has {len(own)} rows, but this process has {wanted}")
-        # In the order of the types, not of the user: all processes must exchange the same at once.
-        return self._plain({kind: self._exchanges[kind](rows[kind]) for kind in self._own if kind in rows})
+        return {kind: rows[kind] for kind in self._own if kind in rows}
 
     def hetero_graph(
         self,
@@ -123,19 +200,29 @@ class DistributedGraph:
         """
         if self._typed:
             raise ArrayError("edge_index", "is a dictionary; pass its parts to the layers, or graphs without types")
-        exchange = self._exchanges[ONLY]
-        own = exchange.own_count
         for name, types, count in (("edge_type", edge_type, self._sizes[0]), ("node_type", node_type, self._sizes[1])):
             if types is not None and types.shape != (count,):
                 raise ArrayError(name, f"has shape {list(types.shape)}; give the types of the whole graph, [{count}]")
-        return HeteroGraph.from_arrays(
-            self._index[ONLY, ONLY, ONLY],
-            None if edge_type is None else edge_type[self._edges[ONLY, ONLY, ONLY]],
-            num_nodes=(own + sum(exchange.receives), own),
-            num_edge_types=num_edge_types,
-            node_type=None if node_type is None else node_type[torch.cat([self._own[ONLY], exchange.read])],
-            num_node_types=num_node_types,
-        )
+        types = _Types(edge_type, num_edge_types, node_type, num_node_types)
+        graph = self._graph(self._whole, types)
+        self._types[graph] = types
+        return graph
+
+    def _graph(self, piece: Piece, types: _Types) -> HeteroGraph:
+        """Returns a piece as a graph, whose destinations are the targets; made once."""
+        known = self._graphs.setdefault(piece, {})
+        if types not in known:
+            key, exchange = (ONLY, ONLY, ONLY), piece.exchanges[ONLY]
+            nodes = torch.cat([self._own[ONLY][piece.own[ONLY]], exchange.read])
+            known[types] = HeteroGraph.from_arrays(
+                piece.edge_index[key],
+                None if types.edges is None else types.edges[self._edges[key][piece.edges[key]]],
+                num_nodes=(len(nodes), len(piece.targets[ONLY])),
+                num_edge_types=types.num_edges,
+                node_type=None if types.nodes is None else types.nodes[nodes],
+                num_node_types=types.num_nodes,
+            )
+        return known[types]
 
     @property
     def own(self) -> Any:
@@ -161,7 +248,8 @@ class DistributedGraph:
     @property
     def bytes_received(self) -> int:
         """Returns the bytes that other processes have sent to this one since the graph was made."""
-        return sum(exchange.bytes_received for exchange in self._exchanges.values())
+        pieces = [self._whole, *(piece for pieces in self._pieces.values() for piece in pieces)]
+        return sum(exchange.bytes_received for piece in pieces for exchange in piece.exchanges.values())
 
     def _plain(self, by_type: dict[str, Any]) -> Any:
         return by_type if self._typed else by_type[ONLY]

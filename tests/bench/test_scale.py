@@ -43,6 +43,23 @@ def test_processes_share_the_memory(tmp_path: Path) -> None:
     assert "Full-graph training in several processes" in result.output
 
 
+@pytest.mark.slow
+def test_processes_in_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    options = ["--models", "hgt", "--data", "aifb", "--processes", "2", "--steps", "1", "--rounds", "2MB"]
+    result = CliRunner().invoke(main, ["bench", "--suite", "scale", *options, "--json", str(path)])
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(path.read_text())["rows"]
+    assert row["rounds"] == "2MB"
+    assert row["received"] > row["least"], "rows that several pieces read are sent again, and for the backward"
+
+
+def test_rounds_are_for_processes() -> None:
+    result = CliRunner().invoke(main, ["bench", "--suite", "scale", "--rounds", "1MB"])
+    assert result.exit_code == 2
+    assert "is for several processes; give --processes, too" in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize("counts", ["two", "0", "1,-2"])
 def test_wrong_numbers_of_processes(counts: str) -> None:
     result = CliRunner().invoke(main, ["bench", "--suite", "scale", "--processes", counts])

@@ -28,15 +28,18 @@ KEYS = [("a", "r", "b"), ("b", "s", "a"), ("a", "t", "a")]
 
 
 class Net(nn.Module):
-    """Two layers over the rows that an exchange returns."""
+    """Two layers over the rows that an exchange returns, or in rounds if a size of memory is given."""
 
-    def __init__(self, convs: list[nn.Module]) -> None:
+    def __init__(self, convs: list[nn.Module], memory: str) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(convs)
+        self.convs, self.memory = nn.ModuleList(convs), memory
 
     def forward(self, graph: Any, x: Any, *extra: Tensor) -> Any:
         for number, conv in enumerate(self.convs):
-            x = own(conv(graph.exchange(x), graph.edge_index, *extra), graph.num_own)
+            if self.memory and isinstance(graph, DistributedGraph):
+                x = graph.run(conv, x, *extra, memory=None if self.memory == "any" else self.memory)
+            else:
+                x = own(conv(graph.exchange(x), graph.edge_index, *extra), graph.num_own)
             if number == 0:
                 x = {k: r.relu() for k, r in x.items()} if isinstance(x, dict) else x.relu()
         return x
@@ -122,13 +125,14 @@ def least(edges: Any, owners: Any) -> int:
     return 3 * rows * FEATURES * 4
 
 
-def train(name: str, data: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
+def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
+    name, _, memory = task.partition(":")
     size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     edges, x, y, extra, relations = problem(name, data)
     typed = isinstance(edges, dict)
     torch.manual_seed(1)
     types = ([*x], [*edges]) if typed else ([], [])
-    model: Any = dacergnn.optimize(Net(convs(name, relations, types)))
+    model: Any = dacergnn.optimize(Net(convs(name, relations, types), memory))
     counts: Any = {kind: len(rows) for kind, rows in x.items()} if typed else len(x)
     total = sum(counts.values()) if typed else counts
     graph: Any = Whole(edges, counts)

@@ -43,11 +43,13 @@ Row = dict[str, Any]
               "full-graph training in these on this machine, instead of limits.")  # fmt: skip
 @click.option("--method", default="ranges", show_default=True, type=click.Choice(METHODS),
               help="Divides the nodes among processes.")  # fmt: skip
+@click.option("--rounds", default="", help="A size of memory for rows of nodes, as in 500MB: processes run layers "
+              "piece by piece (DistributedGraph.run).")  # fmt: skip
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
 def scale(
     models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
-    processes: tuple[str, ...], method: str, path: Path | None,
+    processes: tuple[str, ...], method: str, rounds: str, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure training steps within a limit of memory, or in several processes, against steps without.
 
@@ -58,7 +60,9 @@ def scale(
         raise click.BadParameter(
             f"{','.join(processes)!r} holds something else than numbers, as in 1,2,4", param_hint="--processes"
         )
-    for limit in limits:
+    if rounds and not processes:
+        raise click.BadParameter("is for several processes; give --processes, too", param_hint="--rounds")
+    for limit in (*limits, rounds or "1GB"):
         Config(memory=limit)  # raises an error for what is no size
     console = Console(width=None if sys.stdout.isatty() else 200)
     rows: list[Row] = []
@@ -67,7 +71,10 @@ def scale(
         for model, graph in product(models, data):
             bar.update(task, description=f"{model} on {graph}")
             request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
-            rows += in_processes(request, method, processes) if processes else measured(request, ["", *limits])
+            if processes:
+                rows += in_processes({**request, "method": method, "rounds": rounds}, processes)
+            else:
+                rows += measured(request, ["", *limits])
             bar.advance(task)
     console.print(_table_of_processes(rows) if processes else _table(rows))
     if path is not None:
@@ -91,9 +98,9 @@ def measured(request: Row, limits: list[str]) -> list[Row]:
     return rows
 
 
-def in_processes(request: Row, method: str, counts: Sequence[str]) -> list[Row]:
+def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
     """Returns a row for each number of processes: seconds, the largest peak of one, and what all receive, in bytes."""
-    rows = [{**request, "method": method, "processes": int(count)} for count in counts]
+    rows = [{**request, "processes": int(count)} for count in counts]
     return [row | ask(PROCESSES, {**row, "limit_bytes": 64 << 30}, LIMIT_S) for row in rows]
 
 
