@@ -9,30 +9,24 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, EncodingError, GraphError
-from dacergnn.graph import formats, native_sorting, sorting
+from dacergnn.graph import counting, formats, native_sorting, sorting
 from dacergnn.graph.canonical import row_counts
+from dacergnn.graph.counting import PAIRS
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.edge_weights import WEIGHTS
 from dacergnn.graph.encoding_steps import names_in_part, reads_pairs, steps_of
 from dacergnn.graph.lasting import lasting
-from dacergnn.graph.sorting import group_starts, groups_of_rows, longest_group, pointers, stable_order
+from dacergnn.graph.sorting import groups_of_rows, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
 from dacergnn.graph.vectors import Vectors
 from dacergnn.scratch import zeros_in_file
 
-_PAIRS = {"U": "srcpair", "V": "dstpair"}
-"""Spaces of pairs, and the paths that lead from edges to them."""
 _VECTORS = {"idx_E_src": "src", "idx_E_dst": "dst", "idx_E_etype": "edge_type"}
 _FEW = 1 << 12
 _MANY = 1 << 22
 COUNTED = frozenset(("ids_E_etype_src", "ptr_E_srcpair", "ptr_E_dstpair"))
 """Encodings that are made when pairs are counted."""
-
-
-def _in_part(name: str, sources: Tensor, destinations: Tensor) -> Tensor:
-    """Tells for each edge type whether its edges belong to a part, by its numbers of pairs."""
-    return sources <= destinations if name == "s" else sources > destinations
 
 
 class Encodings:
@@ -106,63 +100,17 @@ class Encodings:
             return self._built.tensors(), self._counts
 
     def _count(self) -> Counts:
-        edges = self.edges
-        counted = None
-        if sorting.at_hand(edges.src):
-            order = self.get("ids_E_etype_src")
-            counted = native_sorting.count_edges(
-                (edges.src, edges.dst),
-                (edges.edge_type if edges.num_edge_types > 1 else None, edges.num_edge_types),
-                (edges.num_src, edges.num_dst),
-                None if order is self._built.get("arange_E") else order,
-                (edges.src_type, edges.dst_type),
-            )
-        counts, starts = self._count_by_torch() if counted is None else (self._counts_of(counted[0]), counted[1])
-        for (space, path), own in zip(_PAIRS.items(), starts, strict=True):
+        counts, starts = counting.count(self.edges, self._order_by_source())
+        for (space, path), own in zip(PAIRS.items(), starts, strict=True):
             used = own[: counts.sizes[space] + 1].to(self._dtype)
             # Both vectors have room for as many pairs as edges; a copy frees the rest where it is large.
             self._built[f"ptr_E_{path}"] = self._kept(used.clone() if own.numel() > _FEW else used)
         return counts
 
-    def _counts_of(self, counts: list[int]) -> Counts:
-        return Counts.of(counts, has_edges=self.size("E") > 0, has_node_types=self.edges.num_node_types > 1)
-
-    def _count_by_torch(self) -> tuple[Counts, list[Tensor]]:
-        edges, rows = self.edges, self.size("E")
-        starts = {space: self._pair_starts(path, rows + 1) for space, path in _PAIRS.items()}
-        bounds = self._type_bounds()
-        # All pairs of a type start at edges of that type.
-        typed = {"E": bounds.diff()} | {s: torch.searchsorted(first, bounds).diff() for s, first in starts.items()}
-        in_parts = {name: _in_part(name, typed["U"], typed["V"]) for name in PARTS}
-        sizes = {space: typed[space].sum() for space in starts}
-        sizes |= {f"{space}{name}": (typed[space] * own).sum() for space in typed for name, own in in_parts.items()}
-        longest: dict[str, Tensor] = {}
-        if rows:
-            longest = {"src": longest_group(edges.src, edges.num_src)}
-            longest["dst"] = longest_group(edges.dst, edges.num_dst)
-            longest |= {path: starts[space].diff().max() for space, path in _PAIRS.items()}
-        mixed: dict[str, Tensor] = {}
-        if rows and edges.num_node_types > 1:
-            mixed = {path: self._first_mixed(self._index("E", path)) for path in ("srctype", "dsttype")}
-        return Counts.read(sizes, longest, mixed), [*starts.values()]
-
-    def _type_bounds(self) -> Tensor:
-        """Returns [groups + 1]: the first edge of each type that occurs, then the number of edges, perhaps repeated.
-
-        Types without edges have no entry, since a graph may have many of them.
-        """
-        return group_starts(self.edges.edge_type, rows=min(self.size("R"), self.size("E")) + 1)
-
-    def _of_types(self, values: Tensor, bounds: Tensor) -> Tensor:
-        """Returns [E] the value of each edge's type; `values` belong to the types that `bounds` delimit."""
-        return values.repeat_interleave(bounds.diff(), output_size=self.size("E"))
-
-    def _first_mixed(self, types: Tensor) -> Tensor:
-        """Returns the first edge type with end points of several types, R if there is none; `types` are of edges."""
-        bounds = self._type_bounds()
-        firsts = types.index_select(0, bounds[:-1].clamp(max=len(types) - 1))
-        wrong = self._of_types(firsts, bounds) != types
-        return torch.where(wrong, self.edges.edge_type, self.size("R")).min()
+    def _order_by_source(self) -> Tensor | None:
+        """Returns the edges in the order (etype, src); None if that is their present order."""
+        order = self.get("ids_E_etype_src")
+        return None if order is self._built.get("arange_E") else order
 
     def take_counts(self, other: Encodings) -> None:
         """Takes over the counts of the same edges on another device."""
@@ -176,7 +124,7 @@ class Encodings:
             chosen = {key: getattr(edges, key).index_select(0, rows) for key in ("src", "dst", "edge_type")}
             self._parts[name] = Encodings(edges._replace(**chosen))
             self._parts[name].forgotten_from, self._parts[name].scratch = self.forgotten_from, self.scratch
-            self._parts[name]._sizes |= {space: self.size(f"{space}{name}") for space in _PAIRS}
+            self._parts[name]._sizes |= {space: self.size(f"{space}{name}") for space in PAIRS}
         return self._parts[name]
 
     def get(self, name: str) -> Tensor:
@@ -367,10 +315,10 @@ class Encodings:
     def _index(self, space: str, path: str) -> Tensor:
         edges = self.edges
         if path == "edge":
-            bounds = self._type_bounds()
-            starts = (self.get(f"ptr_E_{path}").long() for path in _PAIRS.values())
+            bounds = counting.type_bounds(edges)
+            starts = (self.get(f"ptr_E_{path}").long() for path in PAIRS.values())
             pairs = (torch.searchsorted(pair_starts, bounds).diff() for pair_starts in starts)
-            own = self._of_types(_in_part(part(space), *pairs), bounds)
+            own = counting.of_types(edges, counting.in_part(part(space), *pairs), bounds)
             return torch.nonzero_static(own, size=self.size(space)).flatten().to(self._dtype)
         if space == "E" and path in ("src", "dst"):
             return edges.src if path == "src" else edges.dst
@@ -415,16 +363,11 @@ class Encodings:
             count = self.size(target_space(space, path))
             # Counting the pairs builds it as well.
             starts = self._built.get(f"ptr_{space}_{path}")
-            return self._pair_starts(path, count + 1).to(self._dtype) if starts is None else starts
+            if starts is None:
+                starts = counting.pair_starts(self.edges, path, count + 1, self._order_by_source()).to(self._dtype)
+            return starts
         targets = self.get(encoding_name("idx", space, path))
         return pointers(targets, self.size(target_space(space, path)), self._dtype)
-
-    def _pair_starts(self, path: str, rows: int) -> Tensor:
-        """Returns int64[rows]: the starts of pairs in the order (etype, end); after the last, the number of edges."""
-        ends = self.edges.dst
-        if path == "srcpair":
-            ends = self.edges.src.index_select(0, self.get("ids_E_etype_src"))
-        return group_starts(self.edges.edge_type, ends, rows=rows)
 
     def _order(self, space: str, paths: tuple[str, ...]) -> Tensor:
         if space == "E" and paths[-1] in ("srcpair", "typedsrc") and paths[:-1] in ((), ("etype",)):
