@@ -63,10 +63,14 @@ class MemoryLimit:
         self._streams = streams
         POOL.room = 1.0  # memory counts more than faults of fresh pages
 
-    @property
-    def left(self) -> float:
+    def left(self, graph: HeteroGraph) -> float:
         """Returns the bytes that a call may take; a quarter of them are for pages of files, if arrays lie there."""
-        left = free_memory() + POOL.free if self._limit is None else self._limit - POOL.used
+        if self._limit is None:  # needs count the encodings that are there already
+            in_use = [part for ranges in DestinationRanges.of(graph).in_use(None) for part in ranges]
+            kept = sum(vector.nbytes for part in in_use for vector in part.graph.encodings.built())
+            left = free_memory() + POOL.free + kept + sum(graph.encoding_bytes().values())
+        else:
+            left = self._limit - POOL.used
         return left if self._streams.scratch is None else left * 3 / 4
 
     def divisions(self, graph: HeteroGraph) -> dict[Mask, Division]:
@@ -85,7 +89,7 @@ class MemoryLimit:
         Raises:
             MemoryLimitError: A step takes more than what is left, however it is divided.
         """
-        known, left = self.divisions(graph), self.left
+        known, left = self.divisions(graph), self.left(graph)
         if mask not in known or known[mask].need > left:
             made = self._new(graph, mask, left) if mask not in known else self.divided(graph, mask, left)
             known.setdefault(mask, made).become(made)
@@ -126,8 +130,7 @@ class MemoryLimit:
         all_ranges.taken_whole |= program.need(CountedSizes(graph), mask).encodings.keys()
         return whole
 
-    @staticmethod
-    def _share(graph: HeteroGraph, ranges: Divided | None) -> None:
+    def _share(self, graph: HeteroGraph, ranges: Divided | None) -> None:
         """Lets all calls in ranges run in the same ones, so that the graph keeps the edges and encodings of no others.
 
         The needs of calls grow by what other calls keep; a call whose need is too large then divides the graph anew.
@@ -135,8 +138,9 @@ class MemoryLimit:
         known = [(limit, divisions) for limit, divisions in graph.derived.items() if isinstance(limit, MemoryLimit)]
         calls = [(limit, mask, division) for limit, own in known for mask, division in own.items()]
         for limit, mask, division in calls:
-            if ranges is not None and division.ranges is not None:
-                division.become(limit._in(graph, ranges, limit._shared(graph, mask, limit.left)))
+            same = limit._streams.scratch == self._streams.scratch
+            if same and ranges is not None and division.ranges is not None:
+                division.become(limit._in(graph, ranges, limit._shared(graph, mask, limit.left(graph))))
         for limit, mask, division in calls:
             if division.ranges is None:
                 division.become(limit._whole(graph, mask))
