@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from dacergnn.performance import calibration
 from dacergnn.performance.calibration import calibrated, fitted, probe
 from dacergnn.performance.dataset import Measured, samples_of
 from dacergnn.tuning import tuned
+from dacergnn.tuning.collect import CollectSettings
 from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file, own_file
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.records import load
@@ -85,11 +85,17 @@ def test_which_model_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_probes_are_layers_on_which_networks_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "DRAWN", 3)
-    patient = partial(calibration.CollectSettings, limit=0.5)  # a machine with other work leaves no layer out
-    monkeypatch.setattr(calibration, "CollectSettings", patient)
+    monkeypatch.setattr(calibration, "DRAWN", 2)
+    make = calibration.CollectSettings
+
+    def fewer(layers: range, **options: Any) -> CollectSettings:
+        # A machine with other work leaves no layer out.
+        own: dict[str, Any] = {**options, "graphs": 1, "repeat": 2, "limit": 0.5}
+        return make(layers, **own)
+
+    monkeypatch.setattr(calibration, "CollectSettings", fewer)
     progress = [*probe(shipped(), 2, float("inf"), tmp_path)]
-    assert [layers for layers, _ in progress] == [1, 2, 3]
+    assert [layers for layers, _ in progress] == [1, 2]
     rows = load(tmp_path / "samples.jsonl")
     assert len({row["layer"] for row in rows if "seconds" in row}) > 1
     assert len(samples_of(rows)) == progress[-1][1]

@@ -17,7 +17,7 @@ from tests.performance.test_dataset import SHIPPED
 
 
 def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
-    part = [row for row in load(SHIPPED) if "layer" not in row or (row["layer"] < 16 and row.get("plan", 0) < 2)]
+    part = [row for row in load(SHIPPED) if "layer" not in row or (row["layer"] < 12 and row.get("plan", 0) < 2)]
     data, out, plots = (tmp_path / name for name in ("samples.jsonl", "model.npz", "plots"))
     data.write_text("".join(json.dumps(row) + "\n" for row in part))
     options = ["--epochs", "1", "--members", "2", "--pooled", "--cross-validate", "--depths", "0,1", "--depth", "1"]
