@@ -109,8 +109,8 @@ class DistributedGraph:
         """Returns the results of a layer for own nodes, computed piece by piece.
 
         Nodes that read no other process come first. The rows of each further piece are received while the one before is
-        computed, and are dropped after it. The backward receives and computes them again. Gradients are
-        those of `exchange`; they cannot be differentiated again.
+        computed, and are dropped after it. The backward receives and computes them again. Gradients are those of ``x``,
+        ``values`` and the parameters of the layer; they cannot be differentiated again.
 
         Args:
             layer: Called with rows, edges, and values of edges, for each piece; returns rows of nodes.
@@ -163,10 +163,10 @@ class DistributedGraph:
             pieces = self._part.pieces(count)
             following = [*pieces[1:], pieces[0]]
             most = max(2 * a.held(sizes) + b.received(sizes) for a, b in zip(pieces, following, strict=True))
-            total = torch.tensor([most])
-            dist.all_reduce(total, dist.ReduceOp.MAX, group=self._group)
-            need = int(total)
-            if limit is None or need <= limit:
+            found = torch.tensor([most, int(limit is not None and most > limit)])
+            dist.all_reduce(found, dist.ReduceOp.MAX, group=self._group)
+            need, too_large = found.tolist()
+            if not too_large:
                 self._pieces[key] = pieces
             count *= 2
         if key not in self._pieces:

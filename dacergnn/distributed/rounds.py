@@ -71,6 +71,7 @@ class _Call:
         self.made: list[str] = []
         """Holds the node types of the results."""
         self._states: list[Tensor] = []  # of random numbers, before each piece
+        self._modes = [module.training for module in layer.modules()]
         self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -91,6 +92,11 @@ class _Call:
         self, tensors: Sequence[Tensor], wanted: Sequence[bool], seeds: Sequence[Tensor]
     ) -> list[Tensor | None]:
         """Returns the gradients of the tensors in ``wanted``, added up piece by piece."""
+        if self._modes != [module.training for module in self.layer.modules()]:
+            raise DistributedError(
+                "the layer was switched between training and evaluation before the backward, which computes it again; "
+                "switch it afterwards."
+            )
         totals: list[Tensor | None] = [
             torch.zeros_like(tensor) if needed else None for tensor, needed in zip(tensors, wanted, strict=True)
         ]

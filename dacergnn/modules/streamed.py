@@ -156,10 +156,11 @@ class _Call:
     def differentiable(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results by functions that torch differentiates, which save what all ranges save together."""
         found: list[tuple[Tensor, ...]] = []
-        for part in self.ranges:
+        ranges = self.ranges
+        for part in ranges:
             program = self.streams.of_range(part)
             found.append(program.run(part.graph, [rows for _, _, rows in self.inputs(part, tensors)]))
-        runs = [run for part in self.ranges for run in part.runs]
+        runs = [run for part in ranges for run in part.runs]
         positions = torch.cat([torch.arange(*run, device=self.graph.device) for run in runs] or [torch.arange(0)])
         results: list[Tensor] = []
         for array, own in zip(self.results, zip(*found, strict=True), strict=True):

@@ -113,6 +113,23 @@ def test_second_derivatives_are_refused(part: DistributedGraph) -> None:
         first.sum().backward()
 
 
+def test_a_layer_that_is_switched_before_the_backward(part: DistributedGraph) -> None:
+    layer, x = Dropped(), torch.rand(N, 8, requires_grad=True)
+    out = part.run(layer, x)
+    layer.eval()
+    with pytest.raises(DistributedError, match="switched between training and evaluation before the backward"):
+        out.sum().backward()
+
+
+def test_weights_that_are_written_before_the_backward(part: DistributedGraph) -> None:
+    layer = pyg.SAGEConv(8, 4)
+    out = part.run(layer, torch.rand(N, 8))
+    with torch.no_grad():
+        layer.lin_l.weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
 def test_wrong_arguments(part: DistributedGraph) -> None:
     layer, x = pyg.SAGEConv(8, 4), torch.rand(N, 8)
     with pytest.raises(ArrayError, match="x has 59 rows, but this process has 60 own nodes"):

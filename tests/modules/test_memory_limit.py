@@ -226,7 +226,7 @@ def test_what_is_free_is_enough() -> None:
 
 
 def test_encodings_are_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is free shrinks by the encodings that a first call makes; the next call needs no more."""
+    """A second call runs as the first did, although less is free by the encodings that this one made."""
     edge_index = torch.randint(2000, (2, 200_000))
     layer, x = pyg.GATConv(8, 8), torch.randn(2000, 8)
     whole = dacergnn.optimize(copy.deepcopy(layer))
