@@ -14,63 +14,29 @@ from dacergnn.errors import DistributedError
 Move = Callable[[Tensor], Tensor]
 
 
-class Exchange:
-    """Sends rows of own nodes to the processes that read them, and receives the rows that this one reads.
-
-    All processes of the group make it together, and call it together.
+class Channel:
+    """Moves rows between the processes of a group, which all make it together, and call it together.
 
     Args:
-        owners: [N] int64, the process that each node of the whole graph belongs to.
-        read: [H] int64, the nodes of other processes that this one reads, ascending within each process.
         group: The group of processes.
     """
 
-    def __init__(self, owners: Tensor, read: Tensor, group: dist.ProcessGroup) -> None:
-        self.group, self.read = group, read
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.group = group
         self.bytes_received = 0
         """Holds the bytes that other processes have sent to this one."""
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        own = (owners == self.rank).nonzero().view(-1)
-        self.own_count = len(own)
-        self.receives: list[int] = torch.bincount(owners[read], minlength=self.size).tolist()
-        counts = self._start(torch.tensor(self.receives), [1] * self.size, [1] * self.size)()
-        self.sends: list[int] = counts.tolist()
-        asked = self._start(read, self.receives, self.sends)()
-        self.sent = torch.searchsorted(own, asked)
-        """Holds [S] int64, the own rows that others read, process by process."""
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Returns [own + H, ...]: the rows of own nodes, then those of the nodes that are read; differentiable.
+    def counted(self, counts: list[int]) -> list[int]:
+        """Returns what the processes have for this one, given what this one has for each of them."""
+        return self._start(torch.tensor(counts), [1] * self.size, [1] * self.size)().tolist()
 
-        Args:
-            rows: [own, ...].
+    def _start(self, rows: Tensor, sends: list[int], receives: list[int]) -> Callable[[], Tensor]:
+        """Begins to send rows, process by process; returns a function that waits for those that arrive.
 
         Raises:
             DistributedError: Another process has failed.
         """
-        return _Exchanged.apply(self._gather, self._scatter, rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
-
-    def start(self, rows: Tensor) -> Callable[[], Tensor]:
-        """Begins to exchange rows, and returns a function that waits for those received, [H, ...].
-
-        Args:
-            rows: [own, ...] the rows of own nodes.
-        """
-        return self._start(rows.index_select(0, self.sent), self.sends, self.receives)
-
-    def start_back(self, rows: Tensor) -> Callable[[], Tensor]:
-        """Begins to send [H, ...] to where these rows came from; returns a function that waits for [S, ...]."""
-        return self._start(rows, self.receives, self.sends)
-
-    def _gather(self, rows: Tensor) -> Tensor:
-        """Returns own rows, then received ones."""
-        return torch.cat([rows, self.start(rows)()])
-
-    def _scatter(self, rows: Tensor) -> Tensor:
-        """Returns [own, ...]: the own rows of [own + H, ...], plus what others have for them, process by process."""
-        return rows[: self.own_count].clone().index_add_(0, self.sent, self.start_back(rows[self.own_count :])())
-
-    def _start(self, rows: Tensor, sends: list[int], receives: list[int]) -> Callable[[], Tensor]:
         received = rows.new_empty((sum(receives), *rows.shape[1:]))
         try:
             work: Any = dist.all_to_all_single(
@@ -96,6 +62,102 @@ class Exchange:
     def _failed(self, error: RuntimeError) -> DistributedError:
         who = f"process {self.rank} of {self.size} cannot exchange rows, since another one has failed or is too late"
         return DistributedError(f"{who}; see its own error, and start again from a checkpoint ({error}).")
+
+
+class Exchange(Channel):
+    """Sends rows of own nodes to the processes that read them, and receives the rows that this one reads.
+
+    Args:
+        owners: [N] int64, the process that each node of the whole graph belongs to.
+        read: [H] int64, the nodes of other processes that this one reads, ascending within each process.
+        group: The group of processes.
+    """
+
+    def __init__(self, owners: Tensor, read: Tensor, group: dist.ProcessGroup) -> None:
+        super().__init__(group)
+        self.read = read
+        own = (owners == self.rank).nonzero().view(-1)
+        self.own_count = len(own)
+        self.receives: list[int] = torch.bincount(owners[read], minlength=self.size).tolist()
+        self.sends = self.counted(self.receives)
+        asked = self._start(read, self.receives, self.sends)()
+        self.sent = torch.searchsorted(own, asked)
+        """Holds [S] int64, the own rows that others read, process by process."""
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Returns [own + H, ...]: the rows of own nodes, then those of the nodes that are read; differentiable.
+
+        Args:
+            rows: [own, ...].
+
+        Raises:
+            DistributedError: Another process has failed.
+        """
+        return _Exchanged.apply(self._gather, self._scatter, rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+
+    def added_up(self, rows: Tensor) -> Tensor:
+        """Returns [own, ...]: the rows of own nodes, plus those that other processes have for them; differentiable.
+
+        Args:
+            rows: [own + H, ...] of own nodes, then of the nodes that are read.
+
+        Raises:
+            DistributedError: Another process has failed.
+        """
+        return _Exchanged.apply(self._scatter, self._gather, rows)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+
+    def start(self, rows: Tensor) -> Callable[[], Tensor]:
+        """Begins to exchange rows, and returns a function that waits for those received, [H, ...].
+
+        Args:
+            rows: [own, ...] the rows of own nodes.
+        """
+        return self._start(rows.index_select(0, self.sent), self.sends, self.receives)
+
+    def start_back(self, rows: Tensor) -> Callable[[], Tensor]:
+        """Begins to send [H, ...] to where these rows came from; returns a function that waits for [S, ...]."""
+        return self._start(rows, self.receives, self.sends)
+
+    def _gather(self, rows: Tensor) -> Tensor:
+        """Returns own rows, then received ones."""
+        return torch.cat([rows, self.start(rows)()])
+
+    def _scatter(self, rows: Tensor) -> Tensor:
+        """Returns [own, ...]: the own rows of [own + H, ...], plus what others have for them, process by process."""
+        return rows[: self.own_count].clone().index_add_(0, self.sent, self.start_back(rows[self.own_count :])())
+
+
+class EdgeExchange(Channel):
+    """Moves a value of each edge from the process of its destination to that of its source.
+
+    Args:
+        owners: [E'] int64, the process of the source of each edge that ends at an own node.
+        group: The group of processes.
+    """
+
+    def __init__(self, owners: Tensor, group: dist.ProcessGroup) -> None:
+        super().__init__(group)
+        self._order = owners.sort(stable=True).indices
+        self._sends: list[int] = torch.bincount(owners, minlength=self.size).tolist()
+        self._receives = self.counted(self._sends)
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Returns [E'', ...], values of the edges that start at own nodes, process by process; differentiable.
+
+        Args:
+            values: [E', ...] of the edges that end at own nodes.
+
+        Raises:
+            DistributedError: Another process has failed.
+        """
+        return _Exchanged.apply(self._there, self._back, values)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+
+    def _there(self, values: Tensor) -> Tensor:
+        return self._start(values.index_select(0, self._order), self._sends, self._receives)()
+
+    def _back(self, values: Tensor) -> Tensor:
+        received = self._start(values, self._receives, self._sends)()
+        return torch.empty_like(received).index_copy_(0, self._order, received)
 
 
 class _Exchanged(torch.autograd.Function):

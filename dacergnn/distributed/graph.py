@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from dacergnn.config import size_of
+from dacergnn.distributed.exchange import Channel
+from dacergnn.distributed.exchanging import OwnNodes
 from dacergnn.distributed.part import ONLY, Key, Part, Piece
 from dacergnn.distributed.rounds import run_in_rounds
 from dacergnn.errors import ArrayError, DacergnnError, DistributedError
@@ -89,6 +91,7 @@ class DistributedGraph:
         self._whole = self._part.piece({kind: torch.arange(len(own)) for kind, own in self._own.items()})
         self._exchanges, self._index = self._whole.exchanges, self._whole.edge_index
         self._pieces: dict[object, list[Piece]] = {}
+        self._exchanging: WeakSet[OwnNodes] = WeakSet()
         self._types: WeakKeyDictionary[HeteroGraph, _Types] = WeakKeyDictionary()
         self._graphs: WeakKeyDictionary[Piece, dict[_Types, HeteroGraph]] = WeakKeyDictionary()
 
@@ -189,14 +192,20 @@ class DistributedGraph:
         num_edge_types: int | None = None,
         node_type: Tensor | None = None,
         num_node_types: int | None = None,
+        *,
+        exchanges: bool = False,
     ) -> HeteroGraph:
-        """Returns the part as a graph of our own layers, whose destinations are the own nodes.
+        """Returns the part as a graph of our own layers and of compiled functions, whose destinations are own nodes.
 
         Args:
             edge_type: [E] the types of all edges of the whole graph.
             num_edge_types: The number of these types.
             node_type: [N] the types of all nodes of the whole graph.
             num_node_types: The number of these types.
+            exchanges: Whether layers take rows of own nodes only, and exchange themselves what takes the fewest bytes:
+                these rows, values that are computed of them first, or parts of sums. All processes then make the graph
+                together, and call layers together, with gradients of the same arrays. Else layers take the rows that
+                `exchange` returns.
         """
         if self._typed:
             raise ArrayError("edge_index", "is a dictionary; pass its parts to the layers, or graphs without types")
@@ -205,6 +214,10 @@ class DistributedGraph:
                 raise ArrayError(name, f"has shape {list(types.shape)}; give the types of the whole graph, [{count}]")
         types = _Types(edge_type, num_edge_types, node_type, num_node_types)
         graph = self._graph(self._whole, types)
+        if exchanges:
+            graph = OwnNodes.of(graph, self._exchanges[ONLY], self._part.owners[ONLY], self._own[ONLY], node_type)
+            self._exchanging.add(graph)
+            return graph
         self._types[graph] = types
         return graph
 
@@ -249,7 +262,9 @@ class DistributedGraph:
     def bytes_received(self) -> int:
         """Returns the bytes that other processes have sent to this one since the graph was made."""
         pieces = [self._whole, *(piece for pieces in self._pieces.values() for piece in pieces)]
-        return sum(exchange.bytes_received for piece in pieces for exchange in piece.exchanges.values())
+        channels: list[Channel] = [exchange for piece in pieces for exchange in piece.exchanges.values()]
+        channels += [channel for graph in self._exchanging for channel in graph.channels]
+        return sum(channel.bytes_received for channel in channels)
 
     def _plain(self, by_type: dict[str, Any]) -> Any:
         return by_type if self._typed else by_type[ONLY]

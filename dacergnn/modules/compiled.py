@@ -10,22 +10,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import dace
 import torch
 from torch import Tensor
 
 from dacergnn.config import Config
-from dacergnn.errors import DacergnnError, ProgramError
+from dacergnn.errors import DacergnnError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.library_nodes.node import Typeclass
 from dacergnn.modules import sdfg_files
 from dacergnn.modules.ahead import started, zeros_of
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.building import Turns, building
 from dacergnn.modules.contest import Contest, Runner
+from dacergnn.modules.cuts import Cuts
+from dacergnn.modules.exchanged import Exchanged, ExchangingGraph
 from dacergnn.modules.memory_limit import Division, MemoryLimit
 from dacergnn.modules.planned import PlannedProgram, lowered
 from dacergnn.modules.streamed import Streams
@@ -41,13 +41,8 @@ from dacergnn.runtime.needs import CountedSizes
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Gate, Stacks
 from dacergnn.runtime.transformed import is_transformed
-from dacergnn.sdfg_passes import Compilation, Context
-from dacergnn.sdfg_passes.destination_ranges import RangeProgram, cut
+from dacergnn.sdfg_passes import Compilation
 from dacergnn.sdfg_passes.gradient_program import gradient_program
-from dacergnn.sdfg_passes.pipeline import Pipeline
-
-_INDICES: dict[torch.dtype, Typeclass] = {torch.int32: dace.int32, torch.int64: dace.int64}
-Answers = tuple[tuple[str, str], ...]
 
 
 class CompiledProgram(PlannedProgram):
@@ -72,9 +67,9 @@ class CompiledProgram(PlannedProgram):
                 "memory out, or move model and graph with .to('cpu')."
             )
         self._memory: dict[str, Any] = {"memory": config.memory, "scratch": config.scratch}
-        self._streams = Streams(self, self._cut, self._part, config.scratch)
+        self._cuts = Cuts(self, config, self._of_text)
+        self._streams = Streams(self._cuts)
         self._limit = None if config.memory is None else MemoryLimit(config.memory, self._streams)
-        self._parts: dict[tuple[str, torch.dtype], CompiledProgram] = {}
         self._variants: dict[Mask, Variant] = {}
         self._turns = Turns()
         self._gradients: dict[Mask, Gradients | None] = {}
@@ -229,8 +224,7 @@ class CompiledProgram(PlannedProgram):
         made = gradient_program(self.sdfg, wrt)
         if made is None:
             return None
-        config = replace(self.config, plan=None, cache=(), recompute=(), tune="off")
-        program = compiled_program(ProgramSource(made.text, ()), self.dtype, self.index, config, self.profile)
+        program = self._of_text(made.text, self.index)
         program.title = f"gradients of {self.title}"
         return Gradients(
             program,
@@ -281,6 +275,8 @@ class CompiledProgram(PlannedProgram):
 
     def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Runs on the arrays that builds take; differentiable as well."""
+        if isinstance(graph, ExchangingGraph):
+            return self.exchanged(graph).run(inputs)
         division = None if self._limit is None else self._divided(self._limit, graph, inputs)
         if division is None or division.ranges is None:
             return self._run(graph, inputs)
@@ -315,22 +311,16 @@ class CompiledProgram(PlannedProgram):
         """Returns the program of a range of destinations."""
         return self._streams.of_range(part)
 
-    def _cut(self) -> RangeProgram:
-        """Returns the parts of the program that run range by range."""
-        if self.sparse:
-            raise ProgramError(f"{self.sparse[0]} is sparse.")
-        with building():
-            passes = Pipeline.of(self.config, [], self.index_type).forward
-            return cut(self.sdfg, passes, Context(self.profile, self.config.machine, self._target.name))
+    def exchanged(self, graph: ExchangingGraph) -> Exchanged:
+        """Returns how the program runs on a graph that is divided over processes."""
+        if self not in graph.derived:
+            graph.derived[self] = Exchanged(graph, self._cuts)
+        return graph.derived[self]
 
-    def _part(self, text: str, index: torch.dtype) -> CompiledProgram:
-        """Returns the program of a part, whose choices are those for the whole graph."""
-        if (text, index) not in self._parts:
-            config = replace(self.config, plan=None, cache=(), recompute=(), tune="off")
-            made = compiled_program(ProgramSource(text, ()), self.dtype, index, config, self.profile)
-            made.title = self.title
-            self._parts[text, index] = made
-        return self._parts[text, index]
+    def _of_text(self, text: str, index: torch.dtype, **options: Any) -> CompiledProgram:
+        """Returns another program with the options of this one, but for those that name arrays."""
+        config = replace(self.config, plan=None, cache=(), recompute=(), tune="off", **options)
+        return compiled_program(ProgramSource(text, ()), self.dtype, index, config, self.profile)
 
     def _program_of(self, mask: Mask) -> LoweredProgram:
         return self._variants[mask].program if mask in self._variants else self._plan(mask)

@@ -20,6 +20,7 @@ from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.elements import with_parameters
+from dacergnn.modules.exchanged import ExchangingGraph
 from dacergnn.modules.exported import run_traced
 from dacergnn.modules.torch_operator import register_layer
 
@@ -57,8 +58,11 @@ class GraphLayer(ProgramModule, ABC):
 
     @property
     def notes(self) -> list[str | None]:
-        """Returns notes on how calls are repeated, for reports."""
-        return [] if self._captures is None else [self._captures.summary]
+        """Returns notes on how calls are repeated, and on what processes exchange, for reports."""
+        notes = [] if self._captures is None else [self._captures.summary]
+        if self.last_call is not None and isinstance(self.last_call[1], ExchangingGraph):
+            notes.append(self.last_call[0].exchanged(self.last_call[1]).summary)
+        return notes
 
     @property
     def compiled_programs(self) -> dict[Any, CompiledProgram]:

@@ -6,7 +6,7 @@ again, with its gradients, and adds these up in the order of the ranges (sequent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from math import prod
@@ -18,6 +18,7 @@ from torch import Tensor
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges, Divided
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
+from dacergnn.modules.cuts import Cuts
 from dacergnn.runtime.free_memory import return_freed_memory
 from dacergnn.runtime.pool import LARGE, POOL, leased
 from dacergnn.scratch import zeros_in_file
@@ -52,20 +53,13 @@ class Streams:
     """Runs one program range by range.
 
     Args:
-        program: The program of the whole graph.
-        cut: Cuts it.
-        of_text: Returns the program of the text of a part and an index type.
-        scratch: A folder for temporary files, in which arrays lie that all ranges share; None for memory.
+        cuts: The parts of the program.
     """
 
-    def __init__(
-        self,
-        program: CompiledProgram,
-        cut: Callable[[], RangeProgram],
-        of_text: Callable[[str, torch.dtype], CompiledProgram],
-        scratch: str | None = None,
-    ) -> None:
-        self.program, self._cut, self.of_text, self.scratch = program, cut, of_text, scratch
+    def __init__(self, cuts: Cuts) -> None:
+        self.program, self.cuts, self.of_text = cuts.program, cuts, cuts.of_text
+        self.scratch = cuts.config.scratch
+        """Names a folder for temporary files, in which arrays lie that all ranges share; None for memory."""
         self._made: RangeProgram | None = None
 
     @property
@@ -76,7 +70,7 @@ class Streams:
             ProgramError: It cannot be cut into ranges.
         """
         if self._made is None:
-            self._made = self._cut()
+            self._made = self.cuts.ranges()
         return self._made
 
     def run(self, graph: HeteroGraph, inputs: Sequence[Tensor], division: Division) -> tuple[Tensor, ...]:

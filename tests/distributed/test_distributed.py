@@ -23,13 +23,15 @@ ROOT = Path(__file__).parents[2]
 NEVER, OTHER_OWNERS, OTHER_EDGES = -1, -2, -3
 
 
-def started(size: int, folder: Path, *task: object, checkpoint: str = "") -> list[subprocess.Popen[str]]:
+def started(
+    size: int, folder: Path, *task: object, checkpoint: str = "", worker: str = "worker"
+) -> list[subprocess.Popen[str]]:
     """Starts the processes of a task; each writes what it found to a file."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     about = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.distributed.worker", *map(str, task), checkpoint]
+    command = [sys.executable, "-m", f"tests.distributed.{worker}", *map(str, task), checkpoint]
     return [
         subprocess.Popen(
             [*command, str(folder / f"{size}-{rank}.pt")],
@@ -55,9 +57,13 @@ def check(folder: Path, name: str, data: str, sizes: tuple[int, ...]) -> None:
         assert parts[0]["least"] > 0
         assert sum(part["received"] for part in parts) <= 1.2 * parts[0]["least"]
         for part in parts:
-            torch.testing.assert_close(part["losses"], whole["losses"], rtol=1e-5, atol=1e-6)
-            for found, expected in zip(part["gradients"], whole["gradients"], strict=True):
-                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+            check_equal(part, whole)
+
+
+def check_equal(part: dict[str, Any], whole: dict[str, Any]) -> None:
+    torch.testing.assert_close(part["losses"], whole["losses"], rtol=1e-9, atol=1e-12)
+    for found, expected in zip(part["gradients"], whole["gradients"], strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["RGCN", "RGAT", "GAT", "HGT", "HeteroConv"])
@@ -69,9 +75,7 @@ def test_training_equals_that_of_one_process(name: str, tmp_path: Path) -> None:
 def test_training_in_rounds(name: str, memory: str, tmp_path: Path) -> None:
     (whole,) = trained(1, tmp_path, name, "random", 6)
     for part in trained(2, tmp_path, f"{name}:{memory}", "random", 6):
-        torch.testing.assert_close(part["losses"], whole["losses"], rtol=1e-5, atol=1e-6)
-        for found, expected in zip(part["gradients"], whole["gradients"], strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        check_equal(part, whole)
 
 
 @pytest.mark.slow

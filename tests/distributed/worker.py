@@ -122,7 +122,7 @@ def least(edges: Any, owners: Any) -> int:
         remote = own[:, sources[own[0]] != targets[own[1]]]
         ends.setdefault(key[0], []).append(torch.stack([remote[0], targets[remote[1]]]))
     rows = sum(torch.cat(pairs, 1).unique(dim=1).size(1) for pairs in ends.values())
-    return 3 * rows * FEATURES * 4
+    return 3 * rows * FEATURES * torch.get_default_dtype().itemsize
 
 
 def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
@@ -153,7 +153,8 @@ def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict
             model(graph, x, *extra)
     if checkpoint and Path(checkpoint).exists():
         load({"model": model.state_dict()}, checkpoint_id=checkpoint)  # in place
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    # `HeteroConv` adds up its relations, so that steps of one size diverge where there are many.
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5 if name != "HeteroConv" else 1.0 / relations**2)
     losses: list[float] = []
     gradients: list[Tensor] = []
     received = 0
@@ -182,6 +183,7 @@ def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)  # in which another order of operations is no excuse
     name, data, steps, fails, checkpoint, out = sys.argv[1:]
     found = train(name, data, int(steps), int(fails), checkpoint)
     torch.save(found, Path(out))

@@ -1,0 +1,81 @@
+"""Layers that exchange rows themselves equal those of one process, and exchange what takes the fewest bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from dacergnn import Config
+from dacergnn.errors import ProgramError
+from dacergnn.graph.profile import TYPICAL
+from dacergnn.modules import RGAT, RGCN
+from dacergnn.modules.compiled import compiled_program
+from dacergnn.sdfg_passes.partial_sums import cut_sums
+from tests.distributed.test_distributed import started
+
+ROWS, VALUES, SUMS = "rows of sources", "values of sources", "partial sums"
+EXCHANGED = {
+    "RGCN": SUMS,
+    "RGCN that widens": ROWS,
+    "RGCN without root": SUMS,
+    "RGAT": ROWS,
+    "RGAT in ranges": ROWS,
+    "HGT": ROWS,
+    "GAT": VALUES,
+    "mean": ROWS,
+    "projected": SUMS,
+    "by type of both ends": SUMS,
+    "maximum": VALUES,
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Returns what the first of several processes found."""
+    folder, size = tmp_path_factory.mktemp("exchanging"), 3
+    for process in started(size, folder, worker="exchanging_worker"):
+        _, error = process.communicate(timeout=600)
+        assert process.returncode == 0, error
+    return torch.load(folder / f"{size}-0.pt")
+
+
+def test_results_and_gradients_equal_those_of_one_process(found: dict[str, Any]) -> None:
+    calls = {name: own for name, own in found.items() if "difference" in own}
+    assert {name.removesuffix(", features") for name in calls} == {*EXCHANGED}
+    assert max(own["difference"] for own in calls.values()) < 1e-12
+
+
+def test_the_fewest_bytes_are_exchanged(found: dict[str, Any]) -> None:
+    for name, way in EXCHANGED.items():
+        for own in (found[name], found[f"{name}, features"]):
+            assert own["exchanged"] == f"processes exchange {way}, {own['received']} bytes in all"
+
+
+def test_calls_that_cannot_be_exchanged_are_refused(found: dict[str, Any]) -> None:
+    assert found["sources"]["error"] == '"h" has rows of NS; return rows of destinations.'
+    errors = found["errors"]
+    assert re.fullmatch(r"x has \d+ rows, but this process has \d+ own nodes\.", errors["rows"])
+    assert errors["sparse"] == "sparse features are not exchanged; pass dense ones."
+    assert "torch.func" in errors["functional"]
+    assert "compute weights on the whole graph" in errors["degrees"]
+
+
+def program_of(layer: Any) -> Any:
+    return compiled_program(layer.program(), torch.float32, torch.int32, Config(), TYPICAL).sdfg
+
+
+def test_a_program_is_cut_at_its_sums() -> None:
+    made = cut_sums(program_of(RGCN(16, 4, 3)))
+    assert made.names == ("out",)
+    assert made.sums.startswith("def rgcn_sums(g, x: NS[16], W: R[16, 4], norm: E):")
+    assert made.rest is not None
+    assert made.rest.startswith("def rgcn_rest(g, x: ND[16], root: ONE[16, 4], out: ND[4], bias: ONE[4]):")
+    assert cut_sums(program_of(RGCN(16, 4, 3, root_weight=False, bias=False))).rest is None
+
+
+def test_attention_has_no_partial_sums() -> None:
+    with pytest.raises(ProgramError, match="depends on edges by more than sums over sources"):
+        cut_sums(program_of(RGAT(16, 4, 3)))
