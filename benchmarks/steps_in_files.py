@@ -1,14 +1,16 @@
 """Measures training steps of a layer whose graph, features, results and encodings lie in files.
 
 python benchmarks/steps_in_files.py make mag~4 FOLDER
+python benchmarks/steps_in_files.py encode FOLDER --memory 1GB
 python benchmarks/steps_in_files.py run rgat FOLDER --memory 6GB
 
-The second command may run where the system limits its memory, with the pages of files that it has mapped:
+The last two commands may run where the system limits its memory, with the pages of files that it has mapped:
 ``systemd-run --scope -p MemoryMax=6.5G``.
 """
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from time import perf_counter
 
@@ -35,16 +37,49 @@ def main() -> None:
 @click.argument("data")
 @click.argument("folder", type=click.Path(path_type=Path))
 def make(data: str, folder: Path) -> None:
-    """Write a graph with its pairs counted, and random features."""
-    graph = datasets.resolve(data).graph
-    graph.build(["counts"])
-    graph.save(folder / "graph")
-    nodes, generator = graph.size("NS"), torch.Generator().manual_seed(0)
+    """Write edges in any order, node types, and random features."""
+    graph, generator = datasets.resolve(data).graph, torch.Generator().manual_seed(0)
+    nodes, edges = graph.size("NS"), graph.size("E")
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "ntype.npy", graph.index("NS", "ntype").long().numpy())
+    order = torch.randperm(edges, generator=generator)
+    for name, path in (("src", "src"), ("dst", "dst"), ("etype", "etype")):
+        array = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", np.int64, (edges,))
+        for start in range(0, edges, CHUNK):
+            array[start : start + CHUNK] = graph.index("E", path)[order[start : start + CHUNK]].numpy()
+        array.flush()
     x = np.lib.format.open_memmap(folder / "x.npy", "w+", np.float32, (nodes, FEATURES))
     for start in range(0, nodes, CHUNK):
         stop = min(start + CHUNK, nodes)
         x[start:stop] = torch.randn(stop - start, FEATURES, generator=generator).numpy()
     x.flush()
+
+
+@main.command()
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.option("--memory", default="1GB", show_default=True)
+def encode(folder: Path, memory: str) -> None:
+    """Sort and count the edges in files."""
+    src, dst, etype = (torch.from_numpy(np.load(folder / f"{n}.npy", mmap_mode="r+")) for n in ("src", "dst", "etype"))
+    kinds = torch.from_numpy(np.load(folder / "ntype.npy"))
+    most, start = [private()], perf_counter()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            most[0] = max(most[0], private())
+
+    before, first = moved(), most[0]
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    graph = HeteroGraph.encode(
+        folder / "graph", (src, dst), etype, num_nodes=len(kinds), node_type=kinds, memory=memory
+    )
+    done.set()
+    watcher.join()
+    read, written = ((after - then) / 1e9 for after, then in zip(moved(), before, strict=True))
+    click.echo(f"{perf_counter() - start:.1f} s, {read:.1f} GB read, {written:.1f} GB written")
+    click.echo(f"{graph}: {most[0] - first:.2f} GB more private memory")
 
 
 @main.command()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import ArrayError, DacergnnError
-from dacergnn.graph import HeteroGraph
+from dacergnn.graph import HeteroGraph, locality_order
 
-METHODS = ("ranges", "random", "metis")
+METHODS = ("ranges", "locality", "random", "metis")
 """Ways to divide nodes. "ranges" gives each process successive nodes of each type, with about as many in-edges;
-"random" gives it as many nodes, drawn at random; "metis" cuts few edges, by the package pymetis."""
+"locality" does so in the order of `locality_order`; "random" gives it as many nodes, drawn at random; "metis" cuts few
+edges, by the package pymetis."""
 
 
 def partition(graph: HeteroGraph, parts: int, *, method: str = "ranges", seed: int = 0) -> Tensor:
@@ -41,13 +44,23 @@ def partition(graph: HeteroGraph, parts: int, *, method: str = "ranges", seed: i
         return torch.empty(nodes, dtype=torch.int64).index_copy_(0, order, torch.arange(nodes) * parts // max(nodes, 1))
     if method == "metis":
         return _by_metis(graph, parts)
-    return _ranges(graph, parts)
+    work = torch.bincount(graph.index("E", "dst").cpu(), minlength=nodes) + 1
+    if method == "ranges":
+        return _ranges(work, graph.node_ranges or ((0, nodes),), parts)
+    order = locality_order(graph)
+    stops = torch.bincount(graph.index("NS", "ntype").cpu(), minlength=graph.size("T")).cumsum(0).tolist()
+    return torch.empty_like(order).index_copy_(0, order, _ranges(work[order], [*pairwise([0, *stops])], parts))
 
 
-def _ranges(graph: HeteroGraph, parts: int) -> Tensor:
-    work = torch.bincount(graph.index("E", "dst").cpu(), minlength=graph.size("NS")) + 1
+def _ranges(work: Tensor, types: Sequence[tuple[int, int]], parts: int) -> Tensor:
+    """Returns the part of each node: of each type, successive ones with about as much work.
+
+    Args:
+        work: [N] int64 the work of each node.
+        types: The first node of each type, and the node after the last one.
+    """
     owners = torch.empty(len(work), dtype=torch.int64)
-    for start, stop in graph.node_ranges or ((0, len(work)),):
+    for start, stop in types:
         before = work[start:stop].cumsum(0) - work[start:stop]
         total = int(work[start:stop].sum())
         owners[start:stop] = before * parts // max(total, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dacergnn.graph.hetero_graph import HeteroGraph
+from dacergnn.graph.locality import locality_order
 from dacergnn.graph.spaces import MAPS, ROW_SPACES, TYPE_PATHS, encoding_name, parse_encoding, target_space
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "TYPE_PATHS",
     "HeteroGraph",
     "encoding_name",
+    "locality_order",
     "parse_encoding",
     "target_space",
 ]

@@ -87,10 +87,15 @@ def _count_of_plain(edge_index: object) -> int | None:
     return ends[0].numel() if plain and ends[0].numel() == ends[1].numel() else None
 
 
+def index_dtype(edges: EdgeList) -> torch.dtype:
+    """Returns the narrowest type that holds all numbers of rows."""
+    widest = max(*row_counts(edges).values(), edges.num_edge_types * edges.num_dst)
+    return torch.int32 if widest < INT32_LIMIT else torch.int64
+
+
 def canonical_order(edges: EdgeList) -> tuple[EdgeList, Tensor | None]:
     """Returns sorted edges in the narrowest index dtype, and the old position of each (None if nothing moved)."""
-    widest = max(*row_counts(edges).values(), edges.num_edge_types * edges.num_dst)
-    dtype = torch.int32 if widest < INT32_LIMIT else torch.int64
+    dtype = index_dtype(edges)
     keys = [(edges.dst, edges.num_dst)]
     if edges.num_edge_types > 1:
         keys.insert(0, (edges.edge_type, edges.num_edge_types))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,11 +17,14 @@ PAIRS = {"U": "srcpair", "V": "dstpair"}
 """Spaces of pairs, and the paths that lead from edges to them."""
 
 
-def count(edges: EdgeList, order: Tensor | None) -> tuple[Counts, list[Tensor]]:
+def count(
+    edges: EdgeList, order: Tensor | None, empty: Callable[[int], Tensor] | None = None
+) -> tuple[Counts, list[Tensor]]:
     """Returns the counts, and where the edges of each pair of U and of V begin: more entries than pairs at the most.
 
     Args:
         order: The edges in the order (etype, src); None for their present order.
+        empty: Returns a vector of a length for the starts; None for vectors in memory.
     """
     if sorting.at_hand(edges.src):
         counted = native_sorting.count_edges(
@@ -28,6 +33,7 @@ def count(edges: EdgeList, order: Tensor | None) -> tuple[Counts, list[Tensor]]:
             (edges.num_src, edges.num_dst),
             order,
             (edges.src_type, edges.dst_type),
+            empty,
         )
         if counted is not None:
             numbers, starts = counted

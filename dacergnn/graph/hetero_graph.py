@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from dacergnn.config import CheckGraph
+from dacergnn.config import CheckGraph, size_of
 from dacergnn.errors import EncodingError, GraphError
-from dacergnn.graph import native_sorting, saved, sorting
+from dacergnn.graph import native_sorting, out_of_core, saved, sorting
 from dacergnn.graph.canonical import canonical_edges, canonical_order, to_device, type_ranges
-from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero
+from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero, make_edge_list
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.feature_encodings import FeatureEncodings
 from dacergnn.graph.features import FeatureGraphs, Features
@@ -81,6 +81,39 @@ class HeteroGraph:
             GraphError: The folder cannot be written to.
         """
         saved.write(*self.state(), Path(folder))
+
+    @classmethod
+    def encode(
+        cls, folder: str | Path, edge_index: EdgeIndexLike, edge_type: ArrayLike | None, *, memory: str = "1GB",
+        **options: Any,
+    ) -> HeteroGraph:  # fmt: skip
+        """Sorts and counts edges in files of a folder, and returns the graph that `load` maps from there.
+
+        Neither the edges nor the encodings have to fit into memory: edges may be mapped from files. Arrays with a
+        number for each node have to. The folder needs room for all of it twice.
+
+        Args:
+            edge_index, edge_type: As in `from_arrays`.
+            memory: A size that sorting may take, as in "2GB".
+            options: The other arguments of `from_arrays`.
+
+        Raises:
+            GraphError: The folder cannot be written to, or ``memory`` is no size.
+            DacergnnError: The folder has no room.
+        """
+        limit = size_of(memory)
+        if limit is None:
+            raise GraphError(f'memory={memory!r}; pass a size, as in "2GB".')
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise GraphError(f"{folder}: the graph cannot be written there: {error.strerror}.") from None
+        edges = make_edge_list(edge_index, edge_type, **options)
+        ordered, perm, built, counts = out_of_core.encoded(edges, str(folder), limit)
+        graph = cls.of_encodings(Encodings(ordered), perm)
+        graph._encodings.take(built, counts)
+        graph.save(folder)
+        return cls.load(folder, check=False)
 
     @classmethod
     def load(cls, folder: str | Path, *, check: bool = True) -> HeteroGraph:

@@ -368,6 +368,7 @@ def count_edges(
     nodes: tuple[int, int],
     by_source: Tensor | None,
     node_types: tuple[Tensor | None, Tensor | None],
+    empty: Callable[[int], Tensor] | None = None,
 ) -> tuple[list[int], Sequence[Tensor]] | None:
     """Returns the fields of `EdgeCounts` in ``edge_counts.h``, and the starts of source pairs and destination pairs.
 
@@ -377,12 +378,14 @@ def count_edges(
         nodes: Numbers of sources and destinations.
         by_source: [E] the edges sorted by type and source; None if they are in that order.
         node_types: Types of sources and of destinations; None if there is one.
+        empty: Returns a vector of a length for the starts; None for vectors in memory.
     """
     function = _function("count_edges")
     if function is None or max(nodes) >= _LIMIT or not all(map(_is_plain, edges)):
         return None
     src, dst = edges
-    starts = torch.empty(2, src.numel() + 1, dtype=src.dtype).unbind()
+    rows = src.numel() + 1
+    starts = torch.empty(2, rows, dtype=src.dtype).unbind() if empty is None else (empty(rows), empty(rows))
     others = (types[0], by_source, *node_types)
     numbers = array("q", [src.numel(), types[1], *nodes, src.element_size(), src.data_ptr(), dst.data_ptr()])
     numbers.extend([0 if vector is None else vector.data_ptr() for vector in others])

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.errors import ArrayError, DacergnnError, DistributedError
-from dacergnn.graph import HeteroGraph
+from dacergnn.graph import HeteroGraph, locality_order
 
 pytest.importorskip("torch_geometric")
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def graph_of(nodes: int = 40, typed: bool = False) -> HeteroGraph:
     return HeteroGraph.from_arrays(edges, None, num_nodes=nodes, node_type=kinds)
 
 
-@pytest.mark.parametrize("method", ["ranges", "random"])
+@pytest.mark.parametrize("method", ["ranges", "locality", "random"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_partitions_have_about_as_much_work(method: str, parts: int) -> None:
     graph = graph_of(typed=True)
@@ -151,6 +151,27 @@ def test_partitions_have_about_as_much_work(method: str, parts: int) -> None:
             assert {*kind.tolist()} == {*range(parts)}
         work = torch.bincount(owners[graph.index("E", "dst").long()])
         assert work.max() <= 1.35 * work.float().mean()
+
+
+def test_locality_cuts_fewer_edges() -> None:
+    """A path whose nodes have numbers in any order, of which every process needs one or two neighbours of others."""
+    path = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    edges = torch.stack([path[:-1], path[1:]])
+    graph = HeteroGraph.from_arrays(edges, None, num_nodes=60)
+    owners = partition(graph, 3, method="locality")
+    assert int((owners[edges[0]] != owners[edges[1]]).sum()) == 2
+    order = locality_order(graph)
+    assert torch.equal(order, path) or torch.equal(order, path.flip(0))
+
+
+def test_locality_keeps_types_together() -> None:
+    kinds = torch.arange(40) % 2
+    edges = torch.randint(40, (2, 300), generator=torch.Generator().manual_seed(0))
+    order = locality_order(HeteroGraph.from_arrays(edges, None, num_nodes=40, node_type=kinds))
+    assert torch.equal(order.sort().values, torch.arange(40))
+    assert torch.equal(kinds[order], kinds.sort().values)
+    with pytest.raises(ArrayError, match="graph has other destinations than sources"):
+        locality_order(HeteroGraph.from_arrays(edges, None, num_nodes=(50, 40)))
 
 
 def test_metis_cuts_fewer_edges() -> None:
@@ -169,7 +190,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_arguments() -> None:
     with pytest.raises(ArrayError, match="parts is 0; give the number of processes, 1 or more"):
         partition(graph_of(), 0)
-    with pytest.raises(DacergnnError, match="method='best' is not one of ranges, random, metis"):
+    with pytest.raises(DacergnnError, match="method='best' is not one of ranges, locality, random, metis"):
         partition(graph_of(), 2, method="best")
     edges = torch.zeros(2, 1, dtype=torch.int64)
     with pytest.raises(ArrayError, match="graph has other destinations than sources"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import dacergnn
 from dacergnn.errors import GraphError
-from dacergnn.graph import HeteroGraph
+from dacergnn.graph import HeteroGraph, out_of_core
 from dacergnn.graph.saved import INDEX
 from dacergnn.modules import RGAT
 
@@ -111,3 +112,48 @@ def test_folders_that_cannot_be_written_to(tmp_path: Path) -> None:
 
 def test_a_graph_is_public() -> None:
     assert {"save", "load"} <= {*dir(dacergnn.HeteroGraph)}
+
+
+@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize("rows", [1, 20, 1000])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_graphs_that_are_made_in_files_are_those_made_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: bool, rows: int, ordered: bool
+) -> None:
+    monkeypatch.setattr(out_of_core, "_LEAST", rows)
+    draw = torch.Generator().manual_seed(0)
+    edges, types = torch.randint(NODES, (2, EDGES), generator=draw), torch.randint(TYPES, (EDGES,), generator=draw)
+    edges[:, :100] = 7  # equal edges stay in their order
+    if ordered:
+        order = (types * NODES * typed + edges[1]).argsort(stable=True)
+        edges, types = edges[:, order], types[order]
+    options: Any = {"num_nodes": NODES, "node_type": torch.arange(NODES) // 20} | (
+        {"num_edge_types": 5} if typed else {}
+    )
+    expected = HeteroGraph.from_arrays(edges, types if typed else None, **options)
+    expected.build(["counts"])
+    graph = HeteroGraph.encode(tmp_path, edges, types if typed else None, memory="1KB", **options)
+    assert graph.sizes == expected.sizes
+    assert graph.encodings.counts == expected.encodings.counts
+    assert (graph.edge_perm is None) == (expected.edge_perm is None) == ordered
+    if expected.edge_perm is not None and graph.edge_perm is not None:
+        assert torch.equal(graph.edge_perm, expected.edge_perm)
+    for name in ("idx_E_src", "idx_E_dst", "idx_E_etype", "ids_E_etype_src", "ptr_E_srcpair", "ptr_E_dstpair"):
+        assert torch.equal(graph.encoding(name), expected.encoding(name))
+    assert {path.suffix for path in tmp_path.iterdir()} == {".npy", ".json"}
+
+
+def test_graphs_without_edges_are_made_in_files(tmp_path: Path) -> None:
+    graph = HeteroGraph.encode(tmp_path, torch.empty(2, 0, dtype=torch.int64), None, num_nodes=3)
+    assert (graph.size("E"), graph.size("U")) == (0, 0)
+
+
+def test_wrong_arguments_of_graphs_in_files(tmp_path: Path) -> None:
+    edges = torch.zeros(2, 4, dtype=torch.int64)
+    with pytest.raises(GraphError, match="memory='much'; pass a size, as in \"2GB\""):
+        HeteroGraph.encode(tmp_path, edges, None, num_nodes=3, memory="much")
+    with pytest.raises(GraphError, match="there are 0 source nodes"):
+        HeteroGraph.encode(tmp_path, edges, None, num_nodes=0)
+    (tmp_path / "file").touch()
+    with pytest.raises(GraphError, match="cannot be written there"):
+        HeteroGraph.encode(tmp_path / "file", edges, None, num_nodes=3)
