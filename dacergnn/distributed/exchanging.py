@@ -13,6 +13,7 @@ from dacergnn.distributed.exchange import Channel, EdgeExchange, Exchange
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.exchanged import ExchangingGraph
+from dacergnn.runtime.free_memory import return_freed_memory
 
 
 class OwnNodes(ExchangingGraph):
@@ -48,14 +49,17 @@ class OwnNodes(ExchangingGraph):
             torch.empty(2, 0, dtype=torch.int64), torch.empty(0, dtype=torch.int64), num_nodes=len(own),
             **graph._types(own),
         )  # fmt: skip
-        remote = graph._source_owners != exchange.rank
-        pairs = read.index("E", "dst").long()[remote] * exchange.size + graph._source_owners[remote]
-        totals = torch.tensor([len(exchange.read), len(pairs.unique()), int(remote.sum())])
+        owners_of_sources = graph._source_owners
+        remote = (owners_of_sources != exchange.rank).nonzero().view(-1)
+        pairs = read.index("E", "dst")[remote].long() * exchange.size + owners_of_sources[remote]
+        totals = torch.tensor([len(exchange.read), len(pairs.unique()), len(remote)])
+        del owners_of_sources, remote, pairs
         dist.all_reduce(totals, group=exchange.group)
         graph.rows, graph.sums, graph.edges = totals.tolist()
         profile: list[Any] = [(Profile.of(read).rows, Profile.of(read).hubs)]
         dist.broadcast_object_list(profile, group=exchange.group, group_src=0)
         graph.profile = Profile(profile[0][0], hubs=profile[0][1])
+        return_freed_memory()  # edges in wide numbers leave gaps
         return graph
 
     def with_read(self, rows: Tensor) -> Tensor:

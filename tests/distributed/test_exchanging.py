@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import RGAT, RGCN
 from dacergnn.modules.compiled import compiled_program
 from dacergnn.sdfg_passes.partial_sums import cut_sums
-from tests.distributed.test_distributed import started
+from tests.distributed.test_distributed import ROOT, started
 
 ROWS, VALUES, SUMS = "rows of sources", "values of sources", "partial sums"
 EXCHANGED = {
@@ -79,3 +81,12 @@ def test_a_program_is_cut_at_its_sums() -> None:
 def test_attention_has_no_partial_sums() -> None:
     with pytest.raises(ProgramError, match="depends on edges by more than sums over sources"):
         cut_sums(program_of(RGAT(16, 4, 3)))
+
+
+@pytest.mark.slow
+def test_exchanged_bytes_are_measured() -> None:
+    command = [sys.executable, "benchmarks/exchanged_bytes.py", "aifb", "--processes", "2"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True).stdout
+    rows, chosen = (int(part) for part in re.findall(r"(\d+) MB received", told))
+    assert chosen < rows
+    assert "processes exchange partial sums" in told
