@@ -27,6 +27,8 @@ _FEW = 1 << 12
 _MANY = 1 << 22
 COUNTED = frozenset(("ids_E_etype_src", "ptr_E_srcpair", "ptr_E_dstpair"))
 """Encodings that are made when pairs are counted."""
+BY_SOURCE = frozenset(("ids_E_srcpair", "ids_E_typedsrc", "ids_E_etype_srcpair", "ids_E_etype_typedsrc"))
+"""Encodings that share the memory of ``ids_E_etype_src``."""
 
 
 class Encodings:
@@ -41,6 +43,7 @@ class Encodings:
         self._device = edges.src.device
         self._built = Vectors()
         self._lock = threading.RLock()
+        self._addressed: set[str] = set()  # vectors whose addresses `_built` has not given
         self._parts: dict[str, Encodings] = {}
         self._counts: Counts | None = None
         self.forgotten_from = _MANY
@@ -206,6 +209,7 @@ class Encodings:
                 addresses = self._built.addresses(names)
             if addresses is None:
                 addresses = [self.get(name).data_ptr() for name in names]
+                self._addressed.update(names)
             if before is not None:
                 self._forget(*before)
             return addresses
@@ -218,6 +222,13 @@ class Encodings:
         for name in [*self._parts]:
             if name not in parts and self.size(f"E{name}") >= self.forgotten_from:
                 del self._parts[name]
+
+    def forget_counted(self) -> None:
+        """Forgets the encodings that were made when pairs were counted, unless programs have asked for them."""
+        with self._lock:
+            for name in COUNTED:
+                if name in self._built and name not in self._addressed and not self._built.is_addressed(name):
+                    del self._built[name]
 
     def _given(self, name: str) -> Tensor:
         """Returns an encoding that exists already, built or as a vector of the edges."""
@@ -370,7 +381,7 @@ class Encodings:
         return pointers(targets, self.size(target_space(space, path)), self._dtype)
 
     def _order(self, space: str, paths: tuple[str, ...]) -> Tensor:
-        if space == "E" and paths[-1] in ("srcpair", "typedsrc") and paths[:-1] in ((), ("etype",)):
+        if encoding_name("ids", space, *paths) in BY_SOURCE:
             return self.get("ids_E_etype_src")  # both order edges by (etype, src)
         if space == "E" and paths == ("src",) and self.size("R") == 1:
             return self.get("ids_E_etype_src")

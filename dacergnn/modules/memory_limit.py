@@ -10,6 +10,7 @@ from dacergnn.config import size_of
 from dacergnn.errors import MemoryLimitError, ProgramError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRanges, Divided
+from dacergnn.graph.encodings import COUNTED
 from dacergnn.modules.streamed import Division, Streams
 from dacergnn.runtime.free_memory import free_memory
 from dacergnn.runtime.needs import CountedSizes, encoding_bytes
@@ -22,8 +23,8 @@ Mask = tuple[bool, ...]
 _COUNTS = sorted({*range(2, 9), *(round(2 ** (n / 4)) for n in range(12, 49))})
 """Numbers of ranges that are tried: up to 4,096."""
 _TRIALS = 10
-_SHARE = 0.95
-"""Share of the bytes left that a first call should take. Other calls may later add encodings, which all must hold."""
+_SPARE = 0.1
+"""Share of the bytes of its encodings that a first call should leave, since other calls may later add some."""
 _SLACK = 0.75
 """Share of the bytes that ranges should take from which on a number of ranges is tried."""
 
@@ -97,31 +98,36 @@ class MemoryLimit:
         return known[mask]
 
     def _new(self, graph: HeteroGraph, mask: Mask, left: float) -> Division:
-        """Returns how the first call runs, which leaves a share for the encodings of other calls if it can."""
+        """Returns how the first call runs, which leaves memory for the encodings of other calls if it can."""
         try:
-            return self.divided(graph, mask, _SHARE * left)
+            return self.divided(graph, mask, left, spare=_SPARE)
         except MemoryLimitError:
             return self.divided(graph, mask, left)
 
-    def divided(self, graph: HeteroGraph, mask: Mask, limit: float) -> Division:
+    def divided(self, graph: HeteroGraph, mask: Mask, limit: float, *, spare: float = 0.0) -> Division:
         """Returns how a step takes no more than ``limit`` bytes beside its inputs.
 
         It runs in the ranges of other calls, so that the graph keeps no further encodings for it; else at once; else in
         the fewest ranges that are enough.
 
+        Args:
+            limit: A number of bytes.
+            spare: The share of the bytes of encodings that should be left beside.
+
         Raises:
             MemoryLimitError: No number of ranges is enough.
         """
         program, all_ranges, whole = self._streams.program, DestinationRanges.of(graph), self._whole(graph, mask)
-        fits, least, reason = whole.need <= limit, whole.need, ""
+        fits, least, reason = whole.fits(limit, spare), whole.need, ""
         in_use = all_ranges.in_use(self._streams.scratch)
         if in_use or not fits:
             try:
                 shared = self._shared(graph, mask, limit)
-                found, least = self._fewest(graph, shared, limit, in_use, divide=not fits)
+                found, least = self._fewest(graph, shared, limit, in_use, spare=spare, divide=not fits)
                 if found is not None:
                     all_ranges.taken |= shared.taken
                     all_ranges.taken_whole |= shared.taken_whole
+                    graph.encodings.forget_counted()
                     return found
             except ProgramError as error:
                 reason = f"It cannot run in ranges: {error}"
@@ -151,10 +157,18 @@ class MemoryLimit:
         others = encoding_bytes(all_ranges.taken_whole, sizes, program.index.itemsize)
         in_use = [part for ranges in all_ranges.in_use(None) for part in ranges]
         kept = sum(self._kept(CountedSizes(part.graph), all_ranges.taken, copies=part.copies) for part in in_use)
-        return Division(None, program.need(sizes, mask).with_encodings(others).peak + kept)
+        need = program.need(sizes, mask).with_encodings(others)
+        return Division(None, need.peak + kept, kept + sum(need.encodings.values()))
 
     def _fewest(
-        self, graph: HeteroGraph, shared: _Shared, limit: float, in_use: Sequence[Divided], *, divide: bool
+        self,
+        graph: HeteroGraph,
+        shared: _Shared,
+        limit: float,
+        in_use: Sequence[Divided],
+        *,
+        spare: float,
+        divide: bool,
     ) -> tuple[Division | None, int]:
         """Returns the fewest ranges that stay within a limit, None if none are found; and the least need that was seen.
 
@@ -162,12 +176,13 @@ class MemoryLimit:
         spread evenly. Each trial tells how far these are wrong.
 
         Args:
+            spare: The share of the bytes of encodings that should be left beside.
             divide: Whether to make new ranges, too.
         """
         all_ranges, fixed, error, trials = DestinationRanges.of(graph), shared.size, 1.0, 0
         for ranges in in_use:
             made = self._in(graph, ranges, shared)
-            if made.need <= limit:
+            if made.fits(limit, spare):
                 return made, made.need
         if fixed >= limit or not divide:
             return None, fixed
@@ -177,7 +192,7 @@ class MemoryLimit:
             if fixed + _SLACK * error * size > limit:
                 continue
             made = self._in(graph, all_ranges.divided(count, self._streams.scratch), shared)
-            if made.need <= limit:
+            if made.fits(limit, spare):
                 return made, made.need
             error, trials = (made.need - fixed) / max(size, 1), trials + 1
             least = made.need if trials == 1 else min(least, made.need)
@@ -196,7 +211,7 @@ class MemoryLimit:
         parts = [(CountedSizes(part.graph), part.copies) for part in ranges]
         kept = sum(self._kept(sizes, shared.taken, copies=copies) for sizes, copies in parts)
         room = max((self._room(sizes, shared, copies=copies) for sizes, copies in parts), default=0)
-        return Division(ranges, shared.size + kept + room, room, shared.writes_gradients)
+        return Division(ranges, shared.size + kept + room, kept, room, shared.writes_gradients)
 
     def _shared(self, graph: HeteroGraph, mask: Mask, limit: float) -> _Shared:
         """Returns what all ranges share."""
@@ -211,14 +226,14 @@ class MemoryLimit:
             # Gradients of sources are added to in any order, so they lie in memory if they leave enough of it.
             writes_gradients = 2 * gradients > limit
             size = 0 if writes_gradients else gradients
-        encodings = encoding_bytes(all_ranges.taken_whole, sizes, program.index.itemsize)
+        encodings = encoding_bytes(all_ranges.taken_whole, sizes, program.index.itemsize, counted=False)
         if parts.nodes is not None:
             nodes = self._streams.of_text(parts.nodes, graph.index_dtype)
             own = tuple(name in wanted for name in nodes.inputs)
             need = nodes.need(sizes, own)
             # Its results are kept until their gradients are complete; its own backward comes afterwards.
             size += need.results + need.gradients
-            encodings |= need.encodings
+            encodings |= {name: size for name, size in need.encodings.items() if name not in COUNTED}
             if True in own:
                 wanted |= {*parts.nodes_outputs}
         one = self._streams.of_text(parts.text, graph.index_dtype)

@@ -35,18 +35,25 @@ class Division:
     Args:
         ranges: Its ranges; None for the whole at once.
         need: The most bytes of a step.
+        kept: The bytes of encodings among these.
         room: The most bytes that a range takes while it runs.
         writes_gradients: Whether gradients lie in files, where results do.
     """
 
     ranges: Divided | None
     need: int
+    kept: int = 0
     room: int = 0
     writes_gradients: bool = False
 
+    def fits(self, limit: float, spare: float) -> bool:
+        """Tells whether a step stays within a limit, with a share of the bytes of encodings left beside."""
+        return self.need + spare * self.kept <= limit
+
     def become(self, other: Division) -> None:
         """Makes this division equal to another one."""
-        self.ranges, self.need, self.room, self.writes_gradients = (getattr(other, f.name) for f in fields(other))
+        for own in fields(other):
+            setattr(self, own.name, getattr(other, own.name))
 
 
 class Streams:

@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.encodings import COUNTED
+from dacergnn.graph.encodings import BY_SOURCE, COUNTED
 from dacergnn.graph.spaces import parse_encoding, target_space
 from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Buffer, Lowered
@@ -121,15 +121,19 @@ class Need:
         return cls(returned, offsets[-1], workspace, gradients, encoding_bytes(names, sizes, index))
 
 
-def encoding_bytes(names: Collection[str], sizes: Mapping[str, int], index: int) -> dict[str, int]:
-    """Returns the bytes of encodings, and of those that graphs keep when they count their pairs.
+def encoding_bytes(
+    names: Collection[str], sizes: Mapping[str, int], index: int, *, counted: bool = True
+) -> dict[str, int]:
+    """Returns the bytes of encodings; those that share memory count once.
 
     Args:
         sizes: Number of rows by row space.
         index: Bytes of an index.
+        counted: Whether the graph keeps those that it made when it counted its pairs.
     """
     held = {"idx_E_src", "idx_E_dst", *(["idx_E_etype"] if sizes["R"] > 1 else [])}  # the edges hold these
-    return {name: index * _entries(name, sizes) for name in {*names, *COUNTED} - held}
+    own = {"ids_E_etype_src" if name in BY_SOURCE else name for name in names} | (COUNTED if counted else set())
+    return {name: index * _entries(name, sizes) for name in own - held}
 
 
 def _bytes(buffers: tuple[Buffer, ...], sizes: Mapping[str, int], item: int) -> int:

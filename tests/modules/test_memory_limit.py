@@ -18,12 +18,13 @@ from dacergnn.errors import DacergnnError, MemoryLimitError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRanges
+from dacergnn.graph.encodings import COUNTED
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.compiled import compiled_program
 from dacergnn.runtime.needs import CountedSizes
 from dacergnn.runtime.pool import POOL, SMALL
 from dacergnn.scratch import zeros_in_file
-from tests.modules.streaming import LAYERS, N, close, edges, program, ranges, step
+from tests.modules.streaming import LAYERS, N, R, close, edges, program, ranges, step
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -148,6 +149,25 @@ def test_calls_share_the_encodings_of_ranges(monkeypatch: pytest.MonkeyPatch) ->
         del out
     assert len(DestinationRanges.of(graph).in_use(None)) == 1
     assert max(most) <= limit
+
+
+def test_graphs_in_ranges_keep_no_encodings_but_those_that_others_read() -> None:
+    draw = torch.Generator().manual_seed(0)
+    edge_index, types = torch.randint(5000, (2, 100_000), generator=draw), torch.randint(R, (100_000,), generator=draw)
+    options: Any = {"num_nodes": 5000, "num_edge_types": R}
+    graphs = [HeteroGraph.from_arrays(edge_index, types, **options) for _ in range(2)]
+    x, whole = torch.randn(5000, 32), native_layer("hgt", graphs[0], 32, 1)
+    expected = step(whole, x, graphs[0])
+    compiled, _ = program(whole)
+    need = compiled.need(graphs[0].sizes, (True,) * len(compiled.inputs)).peak
+    for graph in graphs:
+        limited = native_layer("hgt", graph, 32, 1, Config(memory=POOL.used + need * 4 // 5))
+        step(limited, x, graph)
+        assert max(ranges(limited)) > 1
+    assert not COUNTED & graphs[1].encoding_bytes().keys()
+    dirt = [torch.full((100_000,), -1, dtype=torch.int32) for _ in range(50)]  # takes the place of what was freed
+    close(step(whole, x, graphs[0]), expected)
+    del dirt
 
 
 def test_caching_knows_the_limit() -> None:

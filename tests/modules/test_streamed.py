@@ -30,7 +30,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 def in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """All calls under a limit run in three ranges."""
 
-    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float) -> Division:
+    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float, **_: float) -> Division:
         return Division(DestinationRanges.of(graph).divided(3), 0)
 
     monkeypatch.setattr(MemoryLimit, "divided", divided)
@@ -40,7 +40,7 @@ def in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges take even small arrays from one buffer of the pool."""
 
-    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float) -> Division:
+    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float, **_: float) -> Division:
         return Division(DestinationRanges.of(graph).divided(3), 0, room=4 << 20)
 
     monkeypatch.setattr(MemoryLimit, "divided", divided)
@@ -94,7 +94,7 @@ def test_other_ranges_in_the_backward(later: int | None, monkeypatch: pytest.Mon
     expected = step(dacergnn.optimize(copy.deepcopy(layer)), x, edge_index)
     counts = iter([3, later])
 
-    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float) -> Division:
+    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float, **_: float) -> Division:
         count = next(counts, later)
         made = None if count is None else DestinationRanges.of(graph).divided(count)
         return Division(made, 0 if count == later else POOL.used)
