@@ -134,7 +134,7 @@ class DistributedGraph:
         if values and isinstance(values[0], HeteroGraph):
             types, values = self._types.get(values[0]), values[1:]
             if types is None:
-                raise ArrayError("values[0]", "is another graph; pass what `hetero_graph` returns")
+                raise ArrayError("values[0]", "is another graph; pass what `hetero_graph` returns without exchanges")
 
         def edges(piece: Piece) -> Any:
             if types is not None:

@@ -269,7 +269,9 @@ class CompiledProgram(PlannedProgram):
         return compiled_program(self.program, self.dtype, index, *others, shared=self.shared)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:
-        """Returns the graph with the sizes of the last call, on ``graph``: the one with its sparse features, if any."""
+        """Returns the graph with the sizes of the last call, on ``graph``: with sparse features, or with rows read."""
+        if isinstance(graph, ExchangingGraph):
+            return graph.read
         features = None if self._features is None else self._features()
         return graph if features is None else features
 

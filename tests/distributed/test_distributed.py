@@ -71,7 +71,7 @@ def test_training_equals_that_of_one_process(name: str, tmp_path: Path) -> None:
     check(tmp_path, name, "random", (2, 4) if name == "RGAT" else (2,))
 
 
-@pytest.mark.parametrize(("name", "memory"), [("GAT", "any"), ("RGAT", "20KB"), ("HeteroConv", "20KB")])
+@pytest.mark.parametrize(("name", "memory"), [("GAT", "any"), ("RGAT", "20KB/1MB"), ("HeteroConv", "20KB")])
 def test_training_in_rounds(name: str, memory: str, tmp_path: Path) -> None:
     (whole,) = trained(1, tmp_path, name, "random", 6)
     for part in trained(2, tmp_path, f"{name}:{memory}", "random", 6):

@@ -128,6 +128,8 @@ def least(edges: Any, owners: Any) -> int:
 def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
     name, _, memory = task.partition(":")
     size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+    limits = memory.split("/")
+    memory = limits[rank % len(limits)]  # processes may name different ones
     edges, x, y, extra, relations = problem(name, data)
     typed = isinstance(edges, dict)
     torch.manual_seed(1)

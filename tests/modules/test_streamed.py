@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import dacergnn
 from dacergnn import Config
 from dacergnn.errors import ArrayError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.destination_ranges import DestinationRanges
+from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges
 from dacergnn.graph.profile import Profile
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.memory_limit import Division, MemoryLimit
+from dacergnn.modules.streamed import Streams
 from dacergnn.runtime.pool import POOL, SMALL
 from dacergnn.tuning.programs import random_layer
 from tests.modules.streaming import LAYERS, LIMITED, E, N, R, close, edges, program, ranges, step
@@ -111,6 +112,39 @@ def test_other_ranges_in_the_backward(later: int | None, monkeypatch: pytest.Mon
         seed = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
         found = torch.autograd.grad(made, [x, *streamed.parameters()], seed)
         close([made.detach(), *found], expected[:-1])
+
+
+@pytest.mark.usefixtures("in_ranges")
+def test_second_derivatives_take_one_set_of_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another call divides the graph anew while a backward computes the ranges."""
+    layer, x = pyg.RGATConv(8, 6, R, heads=2).double(), torch.randn(N, 8, dtype=torch.float64)
+
+    edges_of_all = edges()
+
+    def result(model: nn.Module) -> tuple[list[Tensor], Tensor]:
+        wanted = [x.clone().requires_grad_(), *model.parameters()]
+        out, (_, attention) = model(wanted[0], *edges_of_all, return_attention_weights=True)
+        return wanted, (out * out).sum() + (attention * torch.arange(E)[:, None]).sum()
+
+    def derivatives(wanted: list[Tensor], total: Tensor) -> list[Tensor]:
+        first = torch.autograd.grad(total, wanted, create_graph=True, materialize_grads=True)
+        squares = torch.stack([(g * g).sum() for g in first]).sum()
+        return [*first, *torch.autograd.grad(squares, wanted, materialize_grads=True)]
+
+    expected = derivatives(*result(dacergnn.optimize(copy.deepcopy(layer))))
+    streamed = dacergnn.optimize(layer, config=LIMITED)
+    made = result(streamed)
+    compiled, graph = program(streamed)
+    (division,), of_range = compiled.divisions(graph), Streams.of_range
+    other = Division(DestinationRanges.of(graph).divided(7), 0)
+
+    def changed(streams: Streams, part: DestinationRange) -> CompiledProgram:
+        division.become(other)
+        return of_range(streams, part)
+
+    monkeypatch.setattr(Streams, "of_range", changed)
+    close(derivatives(*made), expected)
+    assert division.ranges is other.ranges
 
 
 @pytest.mark.usefixtures("in_ranges")
