@@ -15,6 +15,10 @@ from dacergnn.graph.spaces import PARTS
 
 PAIRS = {"U": "srcpair", "V": "dstpair"}
 """Spaces of pairs, and the paths that lead from edges to them."""
+COUNTED = frozenset(("ids_E_etype_src", "ptr_E_srcpair", "ptr_E_dstpair"))
+"""Encodings that are made when pairs are counted."""
+BY_SOURCE = frozenset(("ids_E_srcpair", "ids_E_typedsrc", "ids_E_etype_srcpair", "ids_E_etype_typedsrc"))
+"""Encodings that share the memory of ``ids_E_etype_src``."""
 
 
 def count(

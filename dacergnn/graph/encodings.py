@@ -11,7 +11,7 @@ from torch import Tensor
 from dacergnn.errors import ArrayError, EncodingError, GraphError
 from dacergnn.graph import counting, formats, native_sorting, sorting
 from dacergnn.graph.canonical import row_counts
-from dacergnn.graph.counting import PAIRS
+from dacergnn.graph.counting import BY_SOURCE, COUNTED, PAIRS
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.edge_weights import WEIGHTS
@@ -25,10 +25,6 @@ from dacergnn.scratch import zeros_in_file
 _VECTORS = {"idx_E_src": "src", "idx_E_dst": "dst", "idx_E_etype": "edge_type"}
 _FEW = 1 << 12
 _MANY = 1 << 22
-COUNTED = frozenset(("ids_E_etype_src", "ptr_E_srcpair", "ptr_E_dstpair"))
-"""Encodings that are made when pairs are counted."""
-BY_SOURCE = frozenset(("ids_E_srcpair", "ids_E_typedsrc", "ids_E_etype_srcpair", "ids_E_etype_typedsrc"))
-"""Encodings that share the memory of ``ids_E_etype_src``."""
 
 
 class Encodings:

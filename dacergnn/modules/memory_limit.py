@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dacergnn.config import size_of
 from dacergnn.errors import MemoryLimitError, ProgramError
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.counting import COUNTED
 from dacergnn.graph.destination_ranges import DestinationRanges, Divided
-from dacergnn.graph.encodings import COUNTED
 from dacergnn.modules.streamed import Division, Streams
 from dacergnn.runtime.free_memory import free_memory
 from dacergnn.runtime.needs import CountedSizes, encoding_bytes

@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.encodings import BY_SOURCE, COUNTED
+from dacergnn.graph.counting import BY_SOURCE, COUNTED
 from dacergnn.graph.spaces import parse_encoding, target_space
 from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Buffer, Lowered

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dacergnn.errors import EncodingError, GraphError
 from dacergnn.graph import TYPE_PATHS, HeteroGraph, formats, sorting
-from dacergnn.graph.encodings import COUNTED, Encodings
+from dacergnn.graph.counting import COUNTED
+from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.spaces import GRAPH_MAPS, MAPS
 
 

@@ -17,8 +17,8 @@ from dacergnn.bench.programs import native_layer
 from dacergnn.errors import DacergnnError, MemoryLimitError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.counting import COUNTED
 from dacergnn.graph.destination_ranges import DestinationRanges
-from dacergnn.graph.encodings import COUNTED
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.compiled import compiled_program
 from dacergnn.runtime.needs import CountedSizes
