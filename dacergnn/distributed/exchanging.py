@@ -57,7 +57,7 @@ class OwnNodes(ExchangingGraph):
         dist.all_reduce(totals, group=exchange.group)
         graph.rows, graph.sums, graph.edges = totals.tolist()
         profile: list[Any] = [(Profile.of(read).rows, Profile.of(read).hubs)]
-        dist.broadcast_object_list(profile, group=exchange.group, group_src=0)
+        dist.broadcast_object_list(profile, dist.get_global_rank(exchange.group, 0), exchange.group)
         graph.profile = Profile(profile[0][0], hubs=profile[0][1])
         return_freed_memory()  # edges in wide numbers leave gaps
         return graph

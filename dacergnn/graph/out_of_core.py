@@ -29,9 +29,7 @@ Read = Callable[[int, int], tuple[Tensor, list[Tensor]]]
 def encoded(edges: EdgeList, scratch: str, memory: float) -> tuple[EdgeList, Tensor | None, dict[str, Tensor], Counts]:
     """Returns edges in canonical order, the old position of each (None if nothing moved), encodings and counts.
 
-    All vectors lie in files.
-
-    Node types, and a number for each node, are in memory.
+    All of these vectors lie in files. Node types, and a number for each node, are in memory.
 
     Args:
         edges: Checked edges in any order, which may be mapped from files.

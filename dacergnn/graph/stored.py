@@ -77,6 +77,7 @@ class StoredGraph:
         number for each node have to. The folder needs room for all of it twice.
 
         Args:
+            folder: Holds the files, which must stay.
             edge_index, edge_type: As in `from_arrays`.
             memory: A size that sorting may take, as in "2GB".
             options: The other arguments of `from_arrays`.
@@ -85,7 +86,7 @@ class StoredGraph:
             GraphError: The folder cannot be written to, or ``memory`` is no size.
             DacergnnError: The folder has no room.
         """
-        limit = size_of(memory)
+        limit = size_of(str(memory))
         if limit is None:
             raise GraphError(f'memory={memory!r}; pass a size, as in "2GB".')
         try:
