@@ -112,7 +112,7 @@ class Exchange(Channel):
         Args:
             rows: [own, ...] the rows of own nodes.
         """
-        return self._start(rows.index_select(0, self.sent), self.sends, self.receives)
+        return self._start(rows.index_select(0, self.sent.to(rows.device)), self.sends, self.receives)
 
     def start_back(self, rows: Tensor) -> Callable[[], Tensor]:
         """Begins to send [H, ...] to where these rows came from; returns a function that waits for [S, ...]."""
@@ -124,7 +124,8 @@ class Exchange(Channel):
 
     def _scatter(self, rows: Tensor) -> Tensor:
         """Returns [own, ...]: the own rows of [own + H, ...], plus what others have for them, process by process."""
-        return rows[: self.own_count].clone().index_add_(0, self.sent, self.start_back(rows[self.own_count :])())
+        received = self.start_back(rows[self.own_count :])()
+        return rows[: self.own_count].clone().index_add_(0, self.sent.to(rows.device), received)
 
 
 class EdgeExchange(Channel):
@@ -153,11 +154,11 @@ class EdgeExchange(Channel):
         return _Exchanged.apply(self._there, self._back, values)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
     def _there(self, values: Tensor) -> Tensor:
-        return self._start(values.index_select(0, self._order), self._sends, self._receives)()
+        return self._start(values.index_select(0, self._order.to(values.device)), self._sends, self._receives)()
 
     def _back(self, values: Tensor) -> Tensor:
         received = self._start(values, self._receives, self._sends)()
-        return torch.empty_like(received).index_copy_(0, self._order, received)
+        return torch.empty_like(received).index_copy_(0, self._order.to(values.device), received)
 
 
 class _Exchanged(torch.autograd.Function):

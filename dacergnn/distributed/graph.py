@@ -63,7 +63,7 @@ class DistributedGraph:
 
     def __init__(
         self, edge_index: Tensor | Mapping[Key, Tensor], owners: Nodes, *, group: dist.ProcessGroup | None = None,
-        timeout: float = 30.0,
+        timeout: float = 300.0,
     ) -> None:  # fmt: skip
         if not dist.is_initialized():
             raise DistributedError("torch.distributed is not initialized; call init_process_group first.")
@@ -76,7 +76,11 @@ class DistributedGraph:
         by_type: dict[str, Tensor] = owners if isinstance(owners, dict) else {ONLY: owners}
         ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
         # A group of its own: other collectives, as those of gradients, must not come between.
-        self._group: Any = dist.new_group(ranks, timeout=timedelta(seconds=timeout), use_local_synchronization=True)
+        # Positions are on the host, where rows need not be.
+        backend = "cpu:gloo,cuda:nccl" if dist.get_backend(group) == "nccl" else None
+        self._group: Any = dist.new_group(
+            ranks, timeout=timedelta(seconds=timeout), backend=backend, use_local_synchronization=True
+        )
         self.rank = dist.get_rank(self._group)
         self._check(edges, by_type)
         self._compare("owners", by_type)

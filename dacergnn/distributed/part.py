@@ -51,12 +51,13 @@ class Piece:
         waits: dict[str, Callable[[], Tensor]] = {}
         for kind, rows in gradients.items():
             count = len(self.own[kind])
-            totals[kind].index_add_(0, self.own[kind], rows[:count])
+            totals[kind].index_add_(0, self.own[kind].to(rows.device), rows[:count])
             waits[kind] = self.exchanges[kind].start_back(rows[count:])
 
         def wait() -> None:
             for kind, received in waits.items():
-                totals[kind].index_add_(0, self.exchanges[kind].sent, received())
+                rows = received()
+                totals[kind].index_add_(0, self.exchanges[kind].sent.to(rows.device), rows)
 
         return wait
 

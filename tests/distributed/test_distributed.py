@@ -115,6 +115,22 @@ def test_processes_must_divide_the_graph_alike(differs: int, name: str, tmp_path
         )
 
 
+def test_positions_on_the_host_have_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def new_group(*_: Any, **options: Any) -> None:
+        asked.update(options)
+        raise InterruptedError
+
+    about = {"is_initialized": True, "get_process_group_ranks": [0], "get_backend": "nccl"}
+    for name, value in about.items():
+        monkeypatch.setattr(dist, name, lambda *_, value=value: value)
+    monkeypatch.setattr(dist, "new_group", new_group)
+    with pytest.raises(InterruptedError):
+        DistributedGraph(torch.zeros(2, 1, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))
+    assert asked["backend"] == "cpu:gloo,cuda:nccl"
+
+
 def test_types_are_those_of_the_whole_graph(tmp_path: Path) -> None:
     edges, types = torch.randint(40, (2, 300)), torch.randint(3, (300,))
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
