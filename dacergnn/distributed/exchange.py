@@ -14,6 +14,13 @@ from dacergnn.errors import DistributedError
 Move = Callable[[Tensor], Tensor]
 
 
+def equal_everywhere(number: int, group: dist.ProcessGroup) -> bool:
+    """Tells whether all processes of a group, which call this together, have the same number."""
+    numbers = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(numbers, torch.tensor([number]), group=group)
+    return all(int(other) == number for other in numbers)
+
+
 class Channel:
     """Moves rows between the processes of a group, which all make it together, and call it together.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dacergnn.distributed.exchange import Channel, EdgeExchange, Exchange
+from dacergnn.distributed.exchange import Channel, EdgeExchange, Exchange, equal_everywhere
+from dacergnn.errors import DistributedError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.exchanged import ExchangingGraph
@@ -71,6 +73,10 @@ class OwnNodes(ExchangingGraph):
     def at_sources(self, values: Tensor) -> Tensor:
         graph, edges, _ = self._written
         return graph.to_canonical(edges(values))
+
+    def agree(self, text: str) -> None:
+        if not equal_everywhere(zlib.crc32(text.encode()), self.exchange.group):
+            raise DistributedError(f"this process calls {text}, but another one does not; call the same in all.")
 
     @property
     def written(self) -> HeteroGraph:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from dacergnn.config import size_of
-from dacergnn.distributed.exchange import Channel
+from dacergnn.distributed.exchange import Channel, equal_everywhere
 from dacergnn.distributed.exchanging import OwnNodes
 from dacergnn.distributed.part import ONLY, Key, Part, Piece
 from dacergnn.distributed.rounds import run_in_rounds
@@ -95,7 +95,7 @@ class DistributedGraph:
         self._whole = self._part.piece({kind: torch.arange(len(own)) for kind, own in self._own.items()})
         self._exchanges, self._index = self._whole.exchanges, self._whole.edge_index
         self._pieces: dict[object, list[Piece]] = {}
-        self._exchanging: WeakSet[OwnNodes] = WeakSet()
+        self._exchanging: list[OwnNodes] = []
         self._types: WeakKeyDictionary[HeteroGraph, _Types] = WeakKeyDictionary()
         self._graphs: WeakKeyDictionary[Piece, dict[_Types, HeteroGraph]] = WeakKeyDictionary()
 
@@ -220,7 +220,7 @@ class DistributedGraph:
         graph = self._graph(self._whole, types)
         if exchanges:
             graph = OwnNodes.of(graph, self._exchanges[ONLY], self._part.owners[ONLY], self._own[ONLY], node_type)
-            self._exchanging.add(graph)
+            self._exchanging.append(graph)
             return graph
         self._types[graph] = types
         return graph
@@ -278,9 +278,7 @@ class DistributedGraph:
         own = zlib.crc32(repr([(key, tensor.shape) for key, tensor in tensors.items()]).encode())
         for tensor in tensors.values():
             own = zlib.crc32(tensor.cpu().contiguous().numpy().data, own)
-        sums = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size(self._group))]
-        dist.all_gather(sums, torch.tensor([own]), group=self._group)
-        if any(int(other) != own for other in sums):
+        if not equal_everywhere(own, self._group):
             raise ArrayError(name, "differs between the processes; divide the same graph by the same seed in all")
 
     def _check(self, edges: Mapping[Key, Tensor], owners: Mapping[str, Tensor]) -> None:

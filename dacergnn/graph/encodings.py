@@ -39,7 +39,7 @@ class Encodings:
         self._device = edges.src.device
         self._built = Vectors()
         self._lock = threading.RLock()
-        self._addressed: set[str] = set()  # vectors whose addresses `_built` has not given
+        self._addressed: set[str] = set()  # those of `COUNTED` whose addresses somebody may have
         self._parts: dict[str, Encodings] = {}
         self._counts: Counts | None = None
         self.forgotten_from = _MANY
@@ -197,6 +197,7 @@ class Encodings:
     def addresses(self, names: Sequence[str]) -> list[int]:
         """Builds several encodings together, and returns their addresses, valid as long as this object lives."""
         with self._lock:
+            self._addressed |= COUNTED.intersection(names)
             many = self.size("E") >= self.forgotten_from
             before = ({*self._built, *names, *COUNTED}, {*self._parts}) if many else None
             addresses = self._built.addresses(names)
@@ -205,7 +206,6 @@ class Encodings:
                 addresses = self._built.addresses(names)
             if addresses is None:
                 addresses = [self.get(name).data_ptr() for name in names]
-                self._addressed.update(names)
             if before is not None:
                 self._forget(*before)
             return addresses
@@ -223,7 +223,7 @@ class Encodings:
         """Forgets the encodings that were made when pairs were counted, unless programs have asked for them."""
         with self._lock:
             for name in COUNTED:
-                if name in self._built and name not in self._addressed and not self._built.is_addressed(name):
+                if name in self._built and name not in self._addressed:
                     del self._built[name]
 
     def _given(self, name: str) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from dacergnn.graph.counting import COUNTED
 from dacergnn.graph.counts import Counts
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.nonzeros import Nonzeros
@@ -63,7 +64,8 @@ class FeatureEncodings(Encodings):
         return shared if shared.dtype == self._dtype else self.once(name, lambda: shared.to(self._dtype))
 
     def addresses(self, names: Sequence[str]) -> list[int]:
-        with self._base._lock:  # the graph must not forget vectors meanwhile
+        with self._base._lock:  # the graph must not forget vectors meanwhile, nor those that it gives later
+            self._base._addressed |= COUNTED.intersection(names)
             return super().addresses(names)
 
     def make(self, names: Sequence[str]) -> None:

@@ -27,8 +27,10 @@ def locality_order(graph: HeteroGraph) -> Tensor:
     if graph.bipartite or graph.size("NS") != graph.size("ND"):
         raise ArrayError("graph", "has other destinations than sources; give the graph of all nodes")
     nodes = graph.size("NS")
+    if nodes == 0:
+        return torch.empty(0, dtype=torch.int64)
     ends = [graph.index("E", path).cpu().numpy() for path in ("dst", "src")]
-    neighbours = csr_array((np.ones(len(ends[0]), np.int8), (ends[0], ends[1])), (nodes, nodes))
+    neighbours = csr_array((np.ones(len(ends[0]), np.bool_), (ends[0], ends[1])), (nodes, nodes))
     found = reverse_cuthill_mckee((neighbours + neighbours.T).tocsr(), symmetric_mode=True)
     order = torch.from_numpy(found.astype(np.int64))
     return order[graph.index("NS", "ntype").cpu()[order].sort(stable=True).indices]

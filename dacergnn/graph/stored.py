@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.config import CheckGraph, size_of
-from dacergnn.errors import GraphError
+from dacergnn.errors import ArrayError, GraphError
 from dacergnn.graph import out_of_core, saved
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList, all_zero, make_edge_list
 from dacergnn.graph.encodings import Encodings
@@ -84,6 +84,7 @@ class StoredGraph:
 
         Raises:
             GraphError: The folder cannot be written to, or ``memory`` is no size.
+            ArrayError: The edges are on a device.
             DacergnnError: The folder has no room.
         """
         limit = size_of(str(memory))
@@ -94,6 +95,8 @@ class StoredGraph:
         except OSError as error:
             raise GraphError(f"{folder}: the graph cannot be written there: {error.strerror}.") from None
         edges = make_edge_list(edge_index, edge_type, **options)
+        if not edges.src.is_cpu:
+            raise ArrayError("edge_index", f"is on {edges.src.device}; pass edges in the memory of the host, or mapped")
         ordered, perm, built, counts = out_of_core.encoded(edges, str(folder), limit)
         graph = cls.__new__(cls)
         graph._hold(ordered, perm)

@@ -57,10 +57,6 @@ class Vectors:
         except KeyError:
             return None
 
-    def is_addressed(self, name: str) -> bool:
-        """Tells whether somebody may have the address of a vector."""
-        return name in self._addresses
-
     def _address(self, name: str) -> int:
         place = self._places.get(name)
         if place is None:

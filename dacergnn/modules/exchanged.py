@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dacergnn.errors import ArrayError, DistributedError, ProgramError
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.features import Features
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.cuts import Cuts
@@ -72,6 +73,19 @@ class ExchangingGraph(HeteroGraph, ABC):
 
     def size(self, space: str) -> int:
         return self.num_own if space == "NS" else super().size(space)
+
+    @abstractmethod
+    def agree(self, text: str) -> None:
+        """Raises DistributedError unless all processes call this with the same text."""
+
+    def addresses(self, names: Sequence[str]) -> tuple[list[int], Encodings]:
+        raise DistributedError("kernels cannot run on a graph whose sources are elsewhere; pass it to layers.")
+
+    def encoding(self, name: str) -> Tensor:
+        raise DistributedError(f"{name} has numbers of other processes' nodes; use `DistributedGraph.hetero_graph`.")
+
+    def index(self, space: str, path: str) -> Tensor:
+        return self.encoding(f"idx_{space}_{path}")
 
     def with_features(self, src: Tensor | None = None, dst: Tensor | None = None) -> Features:
         raise DistributedError("sparse features are not exchanged; pass dense ones.")
@@ -161,8 +175,12 @@ class Exchanged:
 
         It follows from the program and from sizes that all processes have in common: if these chose different ways,
         they would wait for each other for ever.
+
+        Raises:
+            DistributedError: Another process calls another program, or needs other gradients.
         """
         ways = [self._by_rows(wanted), *self._by_values(wanted), *self._by_sums(wanted)]
+        self.graph.agree(f"{self.program.title} with gradients of {', '.join(sorted(wanted)) or 'nothing'}")
         return min(ways, key=lambda way: way.bytes)
 
     @property

@@ -154,11 +154,15 @@ def compared(size: int) -> dict[str, dict[str, Any]]:
 def refused(graph: HeteroGraph, x: Tensor) -> dict[str, str]:
     """Returns what is said about calls that cannot be."""
     layer, found = RGCN(WIDE, NARROW, RELATIONS), dict[str, str]()
+    other = RGCN(WIDE, NARROW + 1, RELATIONS)  # a program that has not run before
     calls: dict[str, Callable[[], Any]] = {
         "rows": lambda: layer(x[1:], graph),
         "sparse": lambda: layer(x.to_sparse(), graph),
         "functional": lambda: torch.func.grad(lambda a: layer(a, graph).sum())(x),
         "degrees": graph.symmetric_weights,
+        "numbers": lambda: graph.index("E", "src"),
+        "kernels": lambda: graph.addresses(["ptr_E_dst"]),
+        "gradients": lambda: other(x.clone().requires_grad_(dist.get_rank() == 0), graph),
     }
     for name, call in calls.items():
         try:

@@ -186,6 +186,7 @@ def test_locality_keeps_types_together() -> None:
     order = locality_order(HeteroGraph.from_arrays(edges, None, num_nodes=40, node_type=kinds))
     assert torch.equal(order.sort().values, torch.arange(40))
     assert torch.equal(kinds[order], kinds.sort().values)
+    assert locality_order(HeteroGraph.from_arrays(torch.empty(2, 0, dtype=torch.int64), None, num_nodes=0)).numel() == 0
     with pytest.raises(ArrayError, match="graph has other destinations than sources"):
         locality_order(HeteroGraph.from_arrays(edges, None, num_nodes=(50, 40)))
 

@@ -337,3 +337,19 @@ def test_large_vectors_that_only_others_need_are_forgotten(on_host: bool, monkey
         for name, address in zip(asked, encodings.addresses(asked), strict=True):
             assert encodings.get(name).data_ptr() == address
             assert torch.equal(encodings.get(name), expected[name])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", sorted(COUNTED))
+def test_counted_vectors_stay_if_somebody_has_their_addresses(name: str, sparse: bool) -> None:
+    edges, types = torch.randint(60, (2, 500)), torch.randint(4, (500,))
+    graph = HeteroGraph.from_arrays(edges, types, num_nodes=60, num_edge_types=4)
+    expected = {other: graph.encoding(other).clone() for other in COUNTED}
+    asked = graph.with_features(torch.eye(60).to_sparse_csr()).graph if sparse else graph
+    (address, _), _ = asked.addresses([name, "idx_E_src"])
+    graph.encodings.forget_counted()
+    built, _ = graph.encodings.known
+    assert built.keys() & COUNTED == {name}
+    assert built[name].data_ptr() == address
+    for other, vector in expected.items():  # made anew
+        assert torch.equal(graph.encoding(other), vector)
