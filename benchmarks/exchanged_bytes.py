@@ -18,6 +18,7 @@ import torch.multiprocessing
 from dacergnn import datasets
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.modules import RGCN
+from dacergnn.modules.exchanged import ExchangingGraph
 
 FEATURES = 64
 STEPS = 5
@@ -60,7 +61,8 @@ def _process(rank: int, count: int, data: str, into: int, folder: str) -> None:
         dist.all_reduce(total)
         if rank == 0:
             click.echo(f"{name}: {median(seconds[name]):.2f} s, {int(total) / 1e6:.0f} MB received by all")
-    if rank == 0:
+    if rank == 0 and isinstance(exchanging, ExchangingGraph):
+        click.echo(f"{exchanging.rows} rows are read of other processes, {exchanging.sums} sums have parts in them")
         click.echo(layer.notes[-1])
     dist.destroy_process_group()
 
