@@ -5,13 +5,19 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test coverage lint docs supported bench wheels clean
+.PHONY: demo test check coverage lint docs supported bench wheels clean
 
 demo: $(STAMP)
 	$(BIN)/python -m dacergnn.demo
 
+# All that a change of the code can break.
 test: lint
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not check"
+
+# What fails by releases of others, or is slow by nature: old and new torch and PyG, wheels, nvcc, other processors and
+# compilers, browsers, notebooks, long runs of processes, training.
+check: $(STAMP)
+	$(BIN)/python -m pytest $(PARALLEL) -m check
 
 # Tracing lines takes about half as long again, so that it is not part of every run.
 coverage: $(STAMP)

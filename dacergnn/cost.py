@@ -11,7 +11,7 @@ import dace
 from dacergnn.config import Rates
 from dacergnn.graph.spaces import MAPS, TYPE_PATHS, kind, part
 from dacergnn.library_nodes import GraphOperator, row_shape, row_space
-from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, ShapeOf, Statement, match_gemm, size
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, Shape, ShapeOf, Statement, size
 from dacergnn.library_nodes.operators import OPERATORS
 from dacergnn.library_nodes.parse import view_shape
 from dacergnn.library_nodes.shapes import shape_of
@@ -239,11 +239,26 @@ def statement_work(
         item: Bytes of an element.
         at_hand: Arrays and paths whose rows are in registers or in the cache when the statement runs.
     """
+    rows = {ref: (space(ref.name), shapes(ref)) for ref in (*statement.reads, statement.target)}
+    known = frozenset(at_hand).intersection((ref.name, ref.path) for ref in rows)
+    return _work_of(statement, tuple(rows.values()), item, known)
+
+
+@lru_cache(maxsize=1 << 14)  # searches price programs that have most of their statements in common
+def _work_of(
+    statement: Statement, rows: tuple[tuple[str, Shape], ...], item: int, at_hand: frozenset[tuple[str, str]]
+) -> Work:
+    """Returns the work of a statement; ``rows`` are row space and row shape of its references in order."""
+    by_ref = dict(zip(dict.fromkeys((*statement.reads, statement.target)), rows, strict=True))
+
+    def shapes(ref: Ref) -> Shape:
+        return by_ref[ref][1]
+
     pairs = _summed_first(statement)
     multiplied = pairs or statement.space
-    typed = match_gemm(statement) is not None  # its rows come type by type
+    typed = statement.is_gemm  # its rows come type by type
     accesses: list[Access] = []
-    for ref in dict.fromkeys([*statement.reads, statement.target]):
+    for ref, (table, shape) in by_ref.items():
         if (ref.name, ref.path) in at_hand:
             continue
         way, visits = "streamed", statement.space  # rows of types are few, or in order: once from memory
@@ -253,7 +268,7 @@ def statement_work(
         elif ref == statement.target and ref.path in _PAIRS and typed:
             way, visits = "scattered", multiplied
         indexed = ref.path not in ("", "one") and not (typed and ref.path in TYPE_PATHS)
-        accesses.append(Access(statement, ref, way, visits, space(ref.name), size(shapes(ref)) * item, indexed))
+        accesses.append(Access(statement, ref, way, visits, table, size(shape) * item, indexed))
     sum_flops = 0 if pairs is None else _sum_flops(statement, shapes)
     return Work(statement, multiplied, _flops(statement, shapes), sum_flops, tuple(accesses))
 
@@ -292,7 +307,7 @@ def read_cost(statement: Statement, ref: Ref, rows: int, width: int, table: int)
     cost = gather_cost(rows, width, table)
     if _is_in_order(statement, ref.path):
         return Cost(gathered=cost.gathered)
-    return cost if match_gemm(statement) is None else replace(cost, rows=0)
+    return cost if statement.gemm is None else replace(cost, rows=0)
 
 
 def is_gathered(statement: Statement, ref: Ref) -> bool:
@@ -310,7 +325,7 @@ def _is_in_order(statement: Statement, path: str) -> bool:
 
 def _summed_first(statement: Statement) -> str | None:
     """Returns the row space of pairs that the kernel of a product over edges sums before it multiplies, if any."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     space = statement.space
     if gemm is None or kind(space) != "E":
         return None
@@ -327,12 +342,12 @@ def _pairs(space: str, path: str) -> str | None:
 
 def _sum_flops(statement: Statement, shapes: ShapeOf) -> int:
     """Returns the FLOPs of adding one row to the sum that is multiplied, with its scale."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     return 0 if gemm is None else (1 if gemm.scale is None else 2) * size(shapes(gemm.x))
 
 
 def _flops(statement: Statement, shapes: ShapeOf) -> int:
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is not None and gemm.kind in WEIGHT_PRODUCTS:
         matrix = gemm.w if gemm.kind == "compose" else statement.target
         return 2 * shape_of(gemm.x, shapes)[0] * size(shapes(matrix))

@@ -27,6 +27,7 @@ class Target:
         plan_nest: Makes the plan of a `Traversal`: (body, schedule) -> plan (`library_nodes.plan.OperatorPlan`).
         plan_gemm: Makes the plan of a `SegmentGemm`: (body, schedule) -> plan.
         expand: Makes the expansion of operators in an SDFG: (operators, arrays of each) -> node or SDFG.
+        generate: Makes the code of an SDFG of such expansions; None: DaCe's code generator makes it.
         environment: DaCe's environment with its headers; None where code needs none.
         executable: Class of a loaded program, as "module:name".
         call: C++ of the function that the run time calls, with the program's name as ``{name}``.
@@ -52,6 +53,7 @@ class Target:
     plan_gemm: Callable[[Any, Any], Any]
     expand: Callable[[Sequence[Any], Sequence[Mapping[str, Any]]], Any]
     processors: tuple[str, ...] = ()
+    generate: Callable[[Any], str] | None = None
     environment: Any = None
     executable: str = "dacergnn.runtime.executable:Executable"
     call: str = ""
@@ -72,7 +74,7 @@ class Target:
     @cached_property
     def version(self) -> str:
         """Returns a text that tells the target from others of its name, for caches that outlive a process."""
-        functions = (self.plan_nest, self.plan_gemm, self.expand)
+        functions = [f for f in (self.plan_nest, self.plan_gemm, self.expand, self.generate) if f is not None]
         modules = sorted({f.__module__ for f in functions if not f.__module__.startswith("dacergnn.")})
         fields = {name: value for name, value in vars(self).items() if not callable(value)}
         names = [f"{f.__module__}.{f.__qualname__}" for f in functions]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 UNTRACED = ("docs", "examples", "kernels", "parity", "training")
+_WORTH_A_REPORT = 60.0
+"""Seconds."""
+# Folders whose tests ask whether the right program runs with the right arrays; `compiled` marks those that do not.
+INTERPRETED = ("compatibility", "frontends", "fuzz", "layerwise", "modules")
 
 # Before torch or dace are imported: both read their environment then.
 # With several worker processes one thread each, or they wait for each other at every barrier.
@@ -23,7 +28,7 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from tests.support import nvcc  # noqa: E402
+from tests.support import interpreted, nvcc  # noqa: E402
 from tests.support.quick_builds import quick  # noqa: E402
 
 os.environ.setdefault("CXXFLAGS", quick())
@@ -44,8 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the compiler for devices says of each kernel, by the test that compiled it."""
-    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, [])]
+    """Where the time went; what the compiler for devices says of each kernel, by the test that compiled it."""
+    reports = [r for kind in ("passed", "failed", "error", "") for r in terminalreporter.stats.get(kind, [])]
+    _report_times(terminalreporter, [r for r in reports if hasattr(r, "duration")])
     found = [value for r in reports for name, value in getattr(r, "user_properties", []) if name == nvcc.PROPERTY]
     if found:
         terminalreporter.section("registers of CUDA kernels, a thread")
@@ -55,6 +61,28 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.line(line)
     if found:
         terminalreporter.line(f"nvcc took {sum(kernels['seconds'] for kernels in found):.0f} s in all")
+
+
+def _report_times(terminalreporter: Any, reports: list[Any]) -> None:
+    """Seconds of all workers by folder, with set-up and tear-down, and the ten slowest tests."""
+    folders, tests = Counter[str](), Counter[str]()
+    for report in reports:
+        tests[report.nodeid] += report.duration
+        folders[report.nodeid.split("::")[0].removeprefix("tests/").split("/")[0]] += report.duration
+    if sum(folders.values()) < _WORTH_A_REPORT:
+        return
+    terminalreporter.section("seconds of workers by folder, and the slowest tests")
+    for name, seconds in [*folders.most_common(), *tests.most_common(10)]:
+        terminalreporter.line(f"{seconds:7.1f}  {name}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Where `interpreted` allows it, layers of a test run in NumPy, unless all tests are to run compiled."""
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    compiled = folder not in INTERPRETED or item.get_closest_marker("compiled") is not None
+    interpreted.set_default("cpu" if compiled else os.environ.get("DACERGNN_TEST_TARGET", "interpreted"))
+    return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import tempfile
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -95,6 +95,10 @@ class Standalone(Executable):
     """The words of the compiler's command, with its options."""
     launcher: ClassVar[tuple[str, ...]]
     """The words before the command of a program."""
+
+    @staticmethod
+    def build(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...]) -> None:
+        """Builds nothing: each program is built as a command when it is loaded."""
 
     def _open(self, code: str) -> Any:
         name = self.lowered.name

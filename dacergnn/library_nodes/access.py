@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dacergnn.graph.spaces import MAPS, NONZEROS, PAIR_NONZEROS, TYPE_PATHS, encoding_name, kind
-from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Statement, match_gemm
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Ref, Statement
 
 # Groupings in which the rows already are in order, so that no list of row ids is needed.
 _IN_ORDER = {
@@ -52,7 +52,7 @@ def pointer_name(space: str, path: str) -> str | None:
 
 def group_path(statement: Statement) -> str:
     """Returns the path by which a kernel groups rows: the weight's for `linear`, else the target's ("" for a map)."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is not None and gemm.kind == "linear":
         return gemm.w.path
     return statement.target.path
@@ -60,7 +60,7 @@ def group_path(statement: Statement) -> str:
 
 def statement_encodings(statement: Statement) -> list[str]:
     """Returns the names of the encodings that the CPU kernel of ``statement`` reads, without repetition."""
-    space, gemm, target = statement.space, match_gemm(statement), statement.target.path
+    space, gemm, target = statement.space, statement.gemm, statement.target.path
     group = group_path(statement)
     names: list[str | None] = []
 

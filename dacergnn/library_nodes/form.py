@@ -92,8 +92,13 @@ class Statement:
         return tuple(refs(self.expr))
 
     @cached_property
+    def gemm(self) -> Gemm | None:
+        """Returns its operands if one SegmentGemm can run it, else None."""
+        return _gemm_of(self)
+
+    @property
     def is_gemm(self) -> bool:
-        return match_gemm(self) is not None
+        return self.gemm is not None
 
 
 @dataclass(frozen=True)
@@ -107,8 +112,7 @@ class Gemm:
     dims: Shape = ()
 
 
-def match_gemm(statement: Statement) -> Gemm | None:
-    """Returns the operands of a statement that one SegmentGemm can run, or None."""
+def _gemm_of(statement: Statement) -> Gemm | None:
     expr = statement.expr
     scale: Ref | None = None
     if isinstance(expr, Op) and expr.name == "mul" and isinstance(expr.args[0], Ref):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dacergnn.errors import ProgramError
-from dacergnn.library_nodes.form import Const, Expr, Gemm, Op, Ref, Shape, ShapeOf, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Const, Expr, Gemm, Op, Ref, Shape, ShapeOf, Statement, size
 from dacergnn.library_nodes.operators import OPERATORS
 from dacergnn.library_nodes.weight_shapes import WEIGHT_SHAPES
 
@@ -119,7 +119,7 @@ def check_shapes(statement: Statement, shapes: ShapeOf) -> None:
     """Raises ProgramError unless the expression fits the target: equal, of lower rank, or a GEMM of equal size."""
     target = shapes(statement.target)
     value = shape_of(statement.expr, shapes)
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is not None and not scale_fits(gemm, shapes):
         raise ProgramError(
             f'"{statement.target.name}": a product is scaled by one value for each row or head, '

@@ -30,7 +30,6 @@ from dacergnn.modules.memory_limit import Division, MemoryLimit
 from dacergnn.modules.planned import PlannedProgram, lowered
 from dacergnn.modules.streamed import Streams
 from dacergnn.modules.variant import Variant
-from dacergnn.native.build import build_all
 from dacergnn.program import Program
 from dacergnn.progress import working
 from dacergnn.runtime import plan_cache
@@ -184,7 +183,8 @@ class CompiledProgram(PlannedProgram):
 
     def _build_parts(self, program: LoweredProgram) -> None:
         tf32 = program.forward.has_tf32 and allows_tf32()
-        build_all([(part.name, part.source(tf32=tf32)) for part in program.parts], self._architectures)
+        parts = [(part.name, part.source(tf32=tf32)) for part in program.parts]
+        self._target.executable_class().build(parts, self._architectures)
 
     def _made(self, compilation: Compilation) -> Variant:
         """Builds SDFGs as they are."""

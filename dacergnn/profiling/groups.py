@@ -9,7 +9,6 @@ import dace
 from dacergnn.config import Rates
 from dacergnn.cost import Cost, operator_cost
 from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.form import match_gemm
 from dacergnn.library_nodes.segment_gemm.node import SegmentGemm
 
 _PRODUCTS = {"linear": "segment GEMM", "outer_prod": "outer product"}
@@ -31,5 +30,5 @@ def bound_of(cost: Cost, rates: Rates) -> float:
 
 
 def _kind(operator: GraphOperator) -> str:
-    gemm = match_gemm(operator.statements[0]) if isinstance(operator, SegmentGemm) else None
+    gemm = operator.statements[0].gemm if isinstance(operator, SegmentGemm) else None
     return "traversal" if gemm is None else _PRODUCTS.get(gemm.kind, "weight product")

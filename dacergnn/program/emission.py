@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import TYPE_PATHS
-from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.place import Place
 from dacergnn.library_nodes.shapes import scale_fits, shape_of
@@ -57,7 +57,7 @@ class Emission:
 
     def _is_product(self, statement: Statement) -> bool:
         """Tells whether one SegmentGemm can run the statement."""
-        gemm = match_gemm(statement)
+        gemm = statement.gemm
         return gemm is not None and scale_fits(gemm, self.program.shape)
 
     def _operands(self, expr: Expr, space: str, path: str) -> Expr:

@@ -13,7 +13,7 @@ import dace
 
 from dacergnn.errors import ProgramError
 from dacergnn.graph.spaces import along, through
-from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.library_nodes.parse import view_shape
 from dacergnn.library_nodes.place import at
@@ -169,7 +169,8 @@ class Listing:
             view = self.shape(ref)
             return replace(ref, name=copy.name, path=path, view=None if view == self.arrays[copy.name].shape else view)
 
-        new = replace(statement, expr=map_refs(statement.expr, forward))
+        expr = map_refs(statement.expr, forward)
+        new = statement if expr is statement.expr else replace(statement, expr=expr)
         return new if not statement.is_gemm or is_product(new) else statement
 
     def _merge_equal(self) -> bool:
@@ -185,7 +186,7 @@ class Listing:
                 seen.setdefault(key, name)
         if same:
             self.statements = [s for s in self.statements if s.target.name not in same]
-            self.retarget(lambda s, ref: replace(ref, name=same.get(ref.name, ref.name)))
+            self.retarget(lambda s, ref: replace(ref, name=same[ref.name]) if ref.name in same else ref)
         return bool(same)
 
     def drop_unused(self) -> None:
@@ -219,7 +220,7 @@ class Listing:
 
 def is_product(statement: Statement) -> bool:
     """Tells whether a statement is a product, scaled by own rows at most, with weights in their own shape."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     return gemm is not None and (gemm.kind != "linear" or gemm.w.view is None)
 
 

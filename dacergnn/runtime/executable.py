@@ -18,7 +18,7 @@ from torch.autograd.profiler import record_function
 from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.encodings import Encodings
-from dacergnn.native.build import build
+from dacergnn.native.build import build, build_all
 from dacergnn.native.builtin import builtin
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.forked import use_one_thread_in_children
@@ -92,6 +92,11 @@ class Executable:
         self.library = self._open(self._source())
         self._handle = self._initialize(self.library)
         self._load(self.library)
+
+    @staticmethod
+    def build(programs: Sequence[tuple[str, str]], architectures: tuple[int, ...]) -> None:
+        """Builds programs, given by names and code, at the same time; those that are loaded next are then there."""
+        build_all(programs, architectures)
 
     def _source(self) -> str:
         """Returns the code to build."""

@@ -20,7 +20,7 @@ from dacergnn.library_nodes.launch_order import launched_together
 from dacergnn.library_nodes.node import GraphOperator, copied, ordered_operators, row_shape, row_space
 from dacergnn.library_nodes.plan import OperatorPlan
 from dacergnn.runtime.statistics import element_type, with_exact_statistics
-from dacergnn.target import find
+from dacergnn.target import Target, find
 
 
 @dataclass(frozen=True)
@@ -220,10 +220,15 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str], *, clocked: bool) -> tu
         for name in local_arrays:
             sdfg.remove_data(name)
         signature = tuple(sdfg.arglist())
-        frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")
+        code = _cpp(sdfg, target) if target.generate is None else target.generate(sdfg)
+    clock = f'#include "{target.clock}"\n' if clocked else ""
+    return clock + code + target.call.format(name=sdfg.name), signature
+
+
+def _cpp(sdfg: dace.SDFG, target: Target) -> str:
+    """Returns the C++ that DaCe generates."""
+    frame = next(c for c in codegen.generate_code(sdfg) if c.language == "cpp" and c.title == "Frame")
     # DaCe's build folder has a header with the program's hash; the cache takes the content as its key instead.
     code = "\n".join(line for line in frame.clean_code.splitlines() if "hash.h" not in line)
     # DaCe's header takes longer to compile than most programs.
-    code = code if target.prelude is None else code.replace("#include <dace/dace.h>", target.prelude)
-    clock = f'#include "{target.clock}"\n' if clocked else ""
-    return clock + code + target.call.format(name=sdfg.name), signature
+    return code if target.prelude is None else code.replace("#include <dace/dace.h>", target.prelude)

@@ -60,7 +60,7 @@ from typing import ClassVar
 import dace
 
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, along, has_parts, kind, part, through
-from dacergnn.library_nodes.form import Op, Ref, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Op, Ref, Statement, size
 from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.bias import without_bias
@@ -192,7 +192,7 @@ def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement,
     if constant is not None and constant.path != "etype":
         return None
     producer = listing.producer(product_rows.name)
-    gemm = None if producer is None or producer.op != "=" else match_gemm(producer)
+    gemm = None if producer is None or producer.op != "=" else producer.gemm
     if gemm is None or producer is None or gemm.kind != "linear" or gemm.w.path != "etype":
         return None
     if gemm.scale is not None:
@@ -205,7 +205,7 @@ def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement,
     if size(listing.shape(statement.target)) != size(listing.shape(rows)):
         return None
     new = replace(statement, expr=product if scale is None else Op("mul", (scale, product)))
-    if match_gemm(new) is None or (constant is not None and scale is None):
+    if new.gemm is None or (constant is not None and scale is None):
         return None
     if constant is not None and listing.shape(constant) != listing.shape(statement.target):
         return None  # sums of the two are added, so their shapes must agree
@@ -214,7 +214,7 @@ def _product_of_sums(listing: Listing, statement: Statement) -> tuple[Statement,
 
 def _sum_of_constants(listing: Listing, product: Statement, constant: Ref, target: Ref) -> list[Statement]:
     """Returns statements that sum ``scale * constant`` over the edges of a product: first the scales of each pair."""
-    gemm = match_gemm(product)
+    gemm = product.gemm
     side = {"src": "srcpair", "dst": "dstpair"}[target.path]
     assert gemm is not None and gemm.scale is not None
     pairs = MAPS[product.space, side]
@@ -227,7 +227,7 @@ def _sum_of_constants(listing: Listing, product: Statement, constant: Ref, targe
 
 def _transform_first(listing: Listing, statement: Statement, constant: Ref | None = None) -> list[Option]:
     """Returns the option to gather products of pairs, in place of multiplying sums; adds ``constant`` to each."""
-    gemm, side = match_gemm(statement), _OPPOSITE.get(statement.target.path)
+    gemm, side = statement.gemm, _OPPOSITE.get(statement.target.path)
     if gemm is None or side is None or gemm.kind != "linear" or gemm.w.path != "etype":
         return []
     product = rebase(Op("linear", (gemm.x, gemm.w)), statement.space, side)
@@ -273,7 +273,7 @@ def _through_pairs(
     listing: Listing, statement: Statement, sides: Sequence[str] = ("srcpair", "dstpair")
 ) -> list[Option]:
     """Returns options to sum inside (end point, type) pairs first, if all other operands depend on the pair alone."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is None:
         return []
     options: list[Option] = []
@@ -290,7 +290,7 @@ def _sum_first(statement: Statement, inner: Ref, scale: Ref | None, via: str, pa
     shape, pairs = listing.shape(inner), MAPS[statement.space, via]
     name = listing.add("sum", pairs, shape)
     row = Op("mul", (scale, inner)) if scale is not None else inner
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     assert gemm is not None
     operands = tuple(Ref(name, via) if r == inner else r for r in (gemm.x, gemm.w))
     product = rebase(Op(gemm.kind, operands), statement.space, via)
@@ -307,8 +307,8 @@ def _sum_first(statement: Statement, inner: Ref, scale: Ref | None, via: str, pa
 
 def _by_relation(listing: Listing, statement: Statement) -> list[Option]:
     """Returns the options to give each part of the edges the order in which its products have the fewest rows."""
-    product_sum = (statement, None) if match_gemm(statement) is not None else _product_of_sums(listing, statement)
-    gemm = None if product_sum is None else match_gemm(product_sum[0])
+    product_sum = (statement, None) if statement.is_gemm else _product_of_sums(listing, statement)
+    gemm = None if product_sum is None else product_sum[0].gemm
     target = statement.target
     if product_sum is None or gemm is None or statement.space != "E":
         return []
@@ -360,7 +360,7 @@ def _is_transformed_first(statement: Statement) -> bool:
 
 def _orders(listing: Listing, statement: Statement, constant: Ref | None = None) -> list[Option]:
     """Returns the orders with the fewest rows for a product over a part: sums of pairs in its kernel, or stored."""
-    gemm, fewest = match_gemm(statement), f"{FEWER[part(statement.space)]}pair"
+    gemm, fewest = statement.gemm, f"{FEWER[part(statement.space)]}pair"
     first = _transform_first(listing, statement, constant)
     through_pairs = _through_pairs(listing, statement, (fewest,))
     if gemm is None or gemm.kind == "outer_prod":

@@ -31,7 +31,7 @@ from typing import ClassVar
 import dace
 
 from dacergnn.graph.spaces import TYPE_PATHS, kind, through
-from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement, match_gemm, refs, size
+from dacergnn.library_nodes.form import Const, Expr, Op, Ref, Statement, refs, size
 from dacergnn.library_nodes.shapes import is_elementwise, shape_of
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.base import Pass
@@ -148,7 +148,7 @@ def _separated(listing: Listing, statement: Statement) -> list[Statement]:
         parts = [isinstance(a, Op) and _is_narrow(listing, a, expr) for a in expr.args]
         return replace(expr, args=tuple(own(a, "factor") if p else a for a, p in zip(expr.args, parts, strict=True)))
 
-    gemm, expr = match_gemm(statement), statement.expr
+    gemm, expr = statement.gemm, statement.expr
     if gemm is None:
         expr = factors(expr)
     elif statement.op == "+=" and kind(statement.space) == "E" and statement.target.path not in TYPE_PATHS:

@@ -32,7 +32,7 @@ from typing import ClassVar
 import dace
 
 from dacergnn.graph.spaces import JOINED_TYPES, MAPS, along, kind
-from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, match_gemm, refs, size
+from dacergnn.library_nodes.form import Expr, Op, Ref, Statement, refs, size
 from dacergnn.library_nodes.plan import Rows
 from dacergnn.program.listing import Listing, rebase
 from dacergnn.sdfg_passes.base import Pass
@@ -101,10 +101,10 @@ def _rebased(listing: Listing, statement: Statement, via: str, single_typed: boo
     space, name = statement.space, statement.target.name
     if statement.op != "=" or statement.target != Ref(name) or not listing.is_internal(name) or not statement.reads:
         return None
-    if listing.space(name) != space or any(_scales(reader, name) for reader in listing.statements):
+    expr = rebase(statement.expr, space, via) if listing.space(name) == space else None
+    if expr is None or any(_scales(reader, name) for reader in listing.statements):
         return None
-    expr = rebase(statement.expr, space, via)
-    expr = None if expr is None else _own_weights(listing, expr)
+    expr = _own_weights(listing, expr)
     if expr is None or (not single_typed and any((MAPS[space, via], r.path) in JOINED_TYPES for r in refs(expr))):
         return None
     readers = [(s.space, r.path) for s in listing.statements for r in s.reads if r.name == name]
@@ -126,7 +126,7 @@ def _move(listing: Listing, statement: Statement, via: str, expr: Expr) -> None:
 
 def _scales(statement: Statement, name: str) -> bool:
     """Returns whether a statement is a product that an array scales; scales must be values of its own rows."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     return gemm is not None and gemm.scale is not None and gemm.scale.name == name
 
 

@@ -21,7 +21,6 @@ from dacergnn.library_nodes.form import (
     Ref,
     Shape,
     Statement,
-    match_gemm,
 )
 from dacergnn.library_nodes.node import copied
 from dacergnn.library_nodes.operators import OPERATORS, op
@@ -127,7 +126,7 @@ class _Differentiation:
         return active
 
     def _statement(self, statement: Statement) -> None:
-        gemm = match_gemm(statement)
+        gemm = statement.gemm
         seed = Ref(self.arrays.gradient(statement.target.name), statement.target.path)
         self.arrays.place = statement.place
         if gemm is not None:
@@ -275,7 +274,7 @@ class _Differentiation:
 
     def _is_at_hand(self, name: str) -> bool:
         """Returns whether an array is saved anyway: as a result, by choice, or for the gradient of weights."""
-        gemms = [match_gemm(s) for s in self.forward.consumers(name)]
+        gemms = [s.gemm for s in self.forward.consumers(name)]
         return name in self.at_hand or any(g and g.x.name == name and g.w.name in self.active for g in gemms)
 
     def _reduce(self, gradient: Expr, nominal: Shape, wanted: Shape) -> Expr:

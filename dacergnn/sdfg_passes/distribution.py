@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from dacergnn.graph.spaces import MAPS, PARTS, TYPE_PATHS, along, is_encoding, kind, through
-from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, refs
+from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, refs
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.listing import Listing, map_refs, rebase
@@ -45,7 +45,7 @@ def distribute(listing: Listing, statement: Statement, singular: Set[str] = froz
     Expressions that read an array of ``singular`` do not move to nodes.
     """
     rewriting = _Rewriting(listing, statement, singular)
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     expr = rewriting.dot_products(statement.expr) if gemm is None else rewriting.linear(gemm)
     if expr is None or expr == statement.expr:
         return False

@@ -32,7 +32,7 @@ import dace
 from dacergnn.graph.spaces import kind
 from dacergnn.library_nodes import GraphOperator, SegmentGemm, Traversal
 from dacergnn.library_nodes.access import is_few, target_is_prefix
-from dacergnn.library_nodes.form import Statement, match_gemm, size
+from dacergnn.library_nodes.form import Statement, size
 from dacergnn.library_nodes.shapes import is_elementwise
 from dacergnn.library_nodes.traversal.nest import problem
 from dacergnn.program import Program
@@ -86,7 +86,7 @@ def _of_same_rows(operators: list[GraphOperator], statement: Statement) -> Graph
         return None
     for product in operators:
         first = product.statements[0]
-        gemm = match_gemm(first) if isinstance(product, SegmentGemm) and not first.target.path else None
+        gemm = first.gemm if isinstance(product, SegmentGemm) and not first.target.path else None
         same = gemm is not None and first.space == statement.space and {(gemm.x.name, gemm.x.path)} == gathered
         if same and _waits_for(operators, product).isdisjoint(ref.name for ref in statement.reads):
             return product
@@ -113,7 +113,7 @@ def _fits(program: Program, product: GraphOperator, statement: Statement) -> boo
     if target_is_prefix(statement, program.space(statement.target.name)):
         return False  # the product does not write the other rows, which have to be 0
     body = (*product.statements, statement)
-    gemm = match_gemm(body[0])
+    gemm = body[0].gemm
     return gemm is not None and gemm.kind == "linear" and problem(statement.space, body) is None
 
 

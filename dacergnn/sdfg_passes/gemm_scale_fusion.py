@@ -25,7 +25,7 @@ import dace
 
 from dacergnn.graph.spaces import TYPE_PATHS
 from dacergnn.library_nodes import GraphOperator, Traversal
-from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program import Program
 from dacergnn.sdfg_passes.base import Pass
@@ -102,7 +102,7 @@ def _into_operands(
     result: list[tuple[GraphOperator, Statement]] = []
     for consumer in consumers:
         body = _single(consumer)
-        gemm = match_gemm(body) if body is not None else None
+        gemm = body.gemm if body is not None else None
         if body is None or gemm is None or [r.name for r in body.reads].count(statement.target.name) != 1:
             return None
         if gemm.kind in WEIGHT_PRODUCTS or x.transposed:
@@ -122,7 +122,7 @@ def _into_operands(
             return None
         operands = (new, gemm.w) if operand == gemm.x else (gemm.x, new)
         candidate = replace(body, expr=_product(gemm, operands, fitted))
-        if match_gemm(candidate) is None:
+        if candidate.gemm is None:
             return None
         result.append((consumer, candidate))
     return result
@@ -132,7 +132,7 @@ def _into_reduction(
     program: Program, statement: Statement, consumers: list[GraphOperator]
 ) -> list[tuple[GraphOperator, Statement]] | None:
     """Returns a product that sums its rows itself, in place of the traversal that is their only reader."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     body = _single(consumers[0]) if len(consumers) == 1 else None
     if gemm is None or gemm.kind != "linear" or body is None or not isinstance(consumers[0], Traversal):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dacergnn.graph.spaces import kind
-from dacergnn.library_nodes.form import Statement, match_gemm
+from dacergnn.library_nodes.form import Statement
 from dacergnn.program.listing import Listing
 
 _SECONDS = 1e3
@@ -29,7 +29,7 @@ def _is_sum(statement: Statement) -> bool:
 
 
 def _is_product(statement: Statement | None) -> bool:
-    gemm = None if statement is None else match_gemm(statement)
+    gemm = None if statement is None else statement.gemm
     return gemm is not None and gemm.kind == "linear"
 
 
@@ -43,7 +43,7 @@ def _sums_products(listing: Listing, statement: Statement) -> bool:
 
 def _multiplies_sums(listing: Listing, statement: Statement) -> bool:
     """Returns whether a product multiplies sums over edges: its kernel makes them, or its rows hold them."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is None or gemm.kind != "linear":
         return False
     return _is_sum(statement) or (not gemm.x.path and _holds_sums(listing, gemm.x.name))
@@ -52,6 +52,6 @@ def _multiplies_sums(listing: Listing, statement: Statement) -> bool:
 def _holds_sums(listing: Listing, name: str) -> bool:
     """Returns whether rows are sums over edges, or computed from such sums without a product."""
     producer = listing.producer(name)
-    if producer is None or match_gemm(producer) is not None:
+    if producer is None or producer.is_gemm:
         return False
     return _is_sum(producer) or any(_holds_sums(listing, r.name) for r in producer.reads if not r.path)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, match_gemm, refs
+from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, refs
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.parse import fold
 from dacergnn.library_nodes.place import Place
@@ -136,7 +136,7 @@ class GradientArrays:
         return self.emit(GRADIENT + name, space, "", terms, shape)
 
     def _is_product(self, space: str, path: str, term: Expr) -> bool:
-        return match_gemm(Statement(space, Ref("gradient", path), "+=" if path else "=", term)) is not None
+        return Statement(space, Ref("gradient", path), "+=" if path else "=", term).is_gemm
 
     def _hoist(self, expr: Expr, space: str, top: bool = False) -> Expr:
         """Moves products and reductions inside an expression into operators of their own; returns the rest."""

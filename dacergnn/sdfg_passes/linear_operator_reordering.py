@@ -31,7 +31,7 @@ from typing import ClassVar
 import dace
 
 from dacergnn.graph.spaces import FEWER, MAPS, PARTS, TYPE_PATHS, along, has_parts, through
-from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.aggregation_order import AggregationOrder
 from dacergnn.sdfg_passes.base import Pass
@@ -145,7 +145,7 @@ def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain
     y, b = second
     product, bias = without_bias(listing, y)
     first = listing.row_producer(product.name)
-    gemm = None if first is None else match_gemm(first)
+    gemm = None if first is None else first.gemm
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None or len(listing.shape(gemm.x)) != 1:
         return None
     constant: Expr | None = None
@@ -173,7 +173,7 @@ def _chain(listing: Listing, statement: Statement, single_typed: bool) -> _Chain
 
 def _linear_operands(listing: Listing, statement: Statement) -> tuple[Ref, Ref] | None:
     """Returns (y, b) of ``linear(y, b)``; a dot product with a weight is a linear to one column for each head."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if statement.op != "=" or statement.target.path:
         return None  # aggregation_order rewrites sums over edges
     if gemm is not None:
@@ -240,7 +240,7 @@ def _factors(listing: Listing, statement: Statement, first: Expr, second: Expr) 
         return None
     rows, bias = without_bias(listing, first)
     producer = listing.row_producer(rows.name)
-    gemm = None if producer is None else match_gemm(producer)
+    gemm = None if producer is None else producer.gemm
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
         return None
     x, w = (_from(ref, statement.space, first.path) for ref in (gemm.x, gemm.w))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dacergnn.config import Rates
 from dacergnn.cost import Cost, gather_cost, is_gathered, read_cost, statement_cost
 from dacergnn.graph.spaces import kind
-from dacergnn.library_nodes.form import Ref, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Ref, Statement, size
 from dacergnn.program.listing import Listing
 
 START = 4e-6
@@ -50,7 +50,7 @@ def _values_inside(listing: Listing) -> list[str]:
             continue
         loops = [writer, *listing.consumers(name)]
         sides = {_side(loop) for loop in loops} - {None}
-        if len(sides) <= 1 and all(loop.space == writer.space and match_gemm(loop) is None for loop in loops):
+        if len(sides) <= 1 and all(loop.space == writer.space and loop.gemm is None for loop in loops):
             names.append(name)
     return names
 
@@ -59,7 +59,7 @@ def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     """Returns the reading that merged loops over edges save, less what they read out of order."""
     total = Cost()
     known: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    loops = [s for s in listing.statements if kind(s.space) == "E" and match_gemm(s) is None]
+    loops = [s for s in listing.statements if kind(s.space) == "E" and s.gemm is None]
     for statement in sorted(loops, key=lambda s: _side(s) is None):  # reductions first, which other loops join
         gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
 

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import dace
 
-from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, size
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.context import Context
@@ -47,7 +47,7 @@ class NarrowProducts(Pass):
 
 
 def _turn(listing: Listing, statement: Statement) -> bool:
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is None or gemm.kind != "linear":
         return False
     *heads, k, m = listing.shape(gemm.w)
@@ -68,14 +68,14 @@ def _turn(listing: Listing, statement: Statement) -> bool:
 
 
 def _turn_fold(listing: Listing, statement: Statement) -> bool:
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     name = statement.target.name
     if gemm is None or gemm.kind != "compose" or not listing.is_internal(name) or gemm.x.transposed:
         return False
     *heads, d, m = listing.shape(gemm.w)
     if gemm.w.transposed:
         d, m = m, d
-    products = [product.kind for product in map(match_gemm, listing.consumers(name)) if product is not None]
+    products = [product.kind for product in (s.gemm for s in listing.consumers(name)) if product is not None]
     if size(tuple(heads)) != 1 or m != 1 or d == 1 or {*products} - {"linear"}:  # other readers need its own shape
         return False
     k = size(listing.shape(gemm.x)) // d
@@ -94,7 +94,7 @@ def _flatten(listing: Listing, name: str, shape: Shape) -> None:
 
 
 def _turn_weights(listing: Listing, statement: Statement) -> bool:
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     name = statement.target.name
     readers = listing.consumers(name)
     if gemm is None or gemm.kind != "compose" or not listing.is_internal(name) or len(readers) != 1:

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from dacergnn.graph.spaces import MAPS, kind
-from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, match_gemm, size
+from dacergnn.library_nodes.form import Expr, Gemm, Op, Ref, Shape, Statement, size
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.listing import Listing
 from dacergnn.sdfg_passes.cheapest import Option
@@ -88,7 +88,7 @@ def _product(statement: Statement | None) -> Gemm | None:
     """Returns the product of a statement, if it multiplies own rows with the one weight of all nodes."""
     if statement is None or statement.target.path:
         return None
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is None or gemm.kind != "linear" or gemm.scale is not None:
         return None
     return gemm if gemm.w.path == "one" and not gemm.x.path and not gemm.x.view else None
@@ -131,7 +131,7 @@ def _transform_first(listing: Listing, statement: Statement) -> Iterator[Option]
 
 def at_other_ends(listing: Listing, statement: Statement) -> Iterator[Option]:
     """Yields the sum of outer products over the nodes whose rows one operand sums up."""
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is None or gemm.kind != "outer_prod" or gemm.scale is not None or statement.target.path != "one":
         return
     operands = (gemm.x, gemm.w)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph.spaces import MAPS, PAIR_NONZEROS, along, through
-from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, match_gemm, refs, statement_text
+from dacergnn.library_nodes.form import Expr, Op, Ref, Shape, Statement, refs, statement_text
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.shapes import shape_of
@@ -73,7 +73,7 @@ class SparseProducts:
 
     def rewrite(self, statement: Statement) -> None:
         """Rewrites a statement if it is a product of sparse rows."""
-        gemm, listing = match_gemm(statement), self.listing
+        gemm, listing = statement.gemm, self.listing
         if gemm is None or gemm.kind != "linear" or not self.is_sparse(gemm.x.name):
             return
         self._statement, self._new = statement, []

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.native.build import build_all
 from dacergnn.runtime.cuda_device import allows_tf32
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import lower
@@ -106,15 +105,15 @@ class Runnable:
 
     @property
     def code(self) -> list[tuple[str, str]]:
-        """Returns names and code for `build_all`; `loaded` builds what is missing."""
+        """Returns names and code for `Executable.build`; `loaded` builds what is missing."""
         return [(part.name, part.source(tf32=part.has_tf32 and allows_tf32())) for part in self.program.parts]
 
     @cached_property
     def loaded(self) -> tuple[Executable, Executable | None]:
         """Returns forward and backward."""
-        build_all(self.code, self.architectures)
         forward, backward = self.program.forward, self.program.backward
         load = find(forward.implementation).executable_class()
+        load.build(self.code, self.architectures)
         first = load(forward, self.program.results, self.architectures)
         return first, None if backward is None else load(backward, None, self.architectures)
 
@@ -163,7 +162,8 @@ class TimedStep:
 def build_runnables(runnables: Sequence[Runnable]) -> None:
     """Builds all missing programs in parallel, each code once; all are for the same devices."""
     parts = [*dict.fromkeys(part for runnable in runnables for part in runnable.code)]
-    build_all(parts, runnables[0].architectures if runnables else ())
+    for first in runnables[:1]:
+        find(first.program.forward.implementation).executable_class().build(parts, first.architectures)
 
 
 def measure(

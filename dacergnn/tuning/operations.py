@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dacergnn.cost import Access, Work
 from dacergnn.graph.spaces import TYPE_PATHS, kind
-from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, Shape, ShapeOf, match_gemm, size
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Const, Expr, Op, Ref, Shape, ShapeOf, size
 from dacergnn.library_nodes.operators import COSTS, OPERATORS
 from dacergnn.library_nodes.shapes import broadcast, shape_of
 
@@ -77,7 +77,7 @@ def invariant_features(works: Sequence[Work], shapes: ShapeOf, item: int) -> tup
             counts[f"{rows}_transposed"] += elements * access.ref.transposed
             counts[f"{rows}_index"] += access.indexed
     first = works[0].statement
-    gemm = match_gemm(first)
+    gemm = first.gemm
     row_widths = [shapes(ref) for work in works for ref in (*work.statement.reads, work.statement.target)]
     refs = {(a.ref.name, a.ref == w.statement.target) for w in works for a in w.accesses}
     heads, k, m = (0, 0, 0) if gemm is None else _matrix(shapes(first.target if gemm.kind == "outer_prod" else gemm.w))
@@ -126,7 +126,7 @@ def _pattern(access: Access) -> str:
 def row_operations(work: Work, shapes: ShapeOf) -> Counter[str]:
     """Counts the operations for one row of a statement, by `OPERATIONS`."""
     statement, operations = work.statement, Counter[str]()
-    gemm = match_gemm(statement)
+    gemm = statement.gemm
     if gemm is not None:
         operations[_OPERATIONS[gemm.kind]] += work.flops // 2
         operations["add"] += work.sum_flops

@@ -13,7 +13,7 @@ from dacergnn.config import ADJACENCIES, Rates
 from dacergnn.cost import Cost, Work, longest_undivided, operator_work, row_shapes
 from dacergnn.graph.spaces import MAPS
 from dacergnn.library_nodes.access import group_path
-from dacergnn.library_nodes.form import ShapeOf, Statement, match_gemm, size
+from dacergnn.library_nodes.form import ShapeOf, Statement, size
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.shapes import row_elements
 from dacergnn.library_nodes.traversal.nest import Levels
@@ -84,7 +84,7 @@ class Scheduled:
         shapes = row_shapes(sdfg)
         works = tuple(operator_work(sdfg, node))
         statements = node.statements
-        gemm, arrays = match_gemm(statements[0]), node.arrays(sdfg, next(iter(sdfg.states())))
+        gemm, arrays = statements[0].gemm, node.arrays(sdfg, next(iter(sdfg.states())))
         loops, kept = len(statements), 0
         if gemm is None:
             levels = Levels.of(node.space, statements)
@@ -202,7 +202,7 @@ class Scheduled:
 
     @property
     def _is_product(self) -> bool:
-        return match_gemm(self.works[0].statement) is not None
+        return self.works[0].statement.is_gemm
 
     @property
     def _by_width(self) -> zip[tuple[Work, int]]:
@@ -212,7 +212,7 @@ class Scheduled:
 def _columns(work: Work, shapes: ShapeOf) -> int:
     """Returns the elements of a row along which vectors run: a product's last axis, all elements of a map or a sum."""
     shape = shapes(work.statement.target)
-    if match_gemm(work.statement) is not None:
+    if work.statement.is_gemm:
         return shape[-1] if shape else 1
     return max([size(shape), *(size(shapes(ref)) for ref in work.statement.reads)])
 
@@ -220,6 +220,6 @@ def _columns(work: Work, shapes: ShapeOf) -> int:
 def _row_work(works: Sequence[Work], shapes: ShapeOf) -> int:
     """Returns the work of one row as kernels estimate it."""
     statements = [work.statement for work in works]
-    if match_gemm(statements[0]) is not None:
+    if statements[0].is_gemm:
         return -(-works[0].flops // (2 * GEMM_WORK))
     return row_elements(shapes, [expr for s in statements for expr in (s.expr, s.target)])

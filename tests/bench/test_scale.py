@@ -13,7 +13,7 @@ from dacergnn.cli import main
 from dacergnn.errors import MemoryLimitError
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_steps_within_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     options = ["--models", "rgat", "--data", "am~0.01", "--limits", "12MB,1MB", "--hidden", "16", "--steps", "1"]
@@ -30,7 +30,7 @@ def test_steps_within_a_limit(tmp_path: Path) -> None:
     assert "Training steps within a limit of memory" in result.output
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_processes_share_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     options = ["--models", "rgat", "--data", "am~0.1", "--processes", "1,4", "--steps", "1"]
@@ -43,7 +43,7 @@ def test_processes_share_the_memory(tmp_path: Path) -> None:
     assert "Full-graph training in several processes" in result.output
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_processes_in_rounds(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     options = ["--models", "hgt", "--data", "aifb", "--processes", "2", "--steps", "1", "--rounds", "2MB"]

@@ -139,7 +139,7 @@ def test_without_pyg_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     assert result.output.endswith("install it with pip install 'dacergnn[pyg]'.\n")
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_the_demonstration_runs(tmp_path: Path) -> None:
     arguments = ["demo", "--epochs", "2", "--no-memory", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)

@@ -38,7 +38,7 @@ print(*(getattr(v, role).lowered.schedule[choice] for v in layer.last_call[0].va
 """
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_one_file_for_all_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "plan.json"
     found = run("tune", "run", *LAYER, "--depth", "1", "--evaluations", "2", "--top", "1", "--out", str(file))

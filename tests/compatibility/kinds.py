@@ -73,9 +73,11 @@ class Kind:
                 parameter.copy_(0.5 * _draw(*parameter.shape, seed=seed))
         return module.to(dtype)
 
-    def compiled(self, dtype: torch.dtype = torch.float64, *, strict: bool = True) -> nn.Module:
-        original = self.original(dtype)
-        return original if self.own else dacergnn.optimize(original, on_unsupported="error" if strict else "ignore")
+    def compiled(
+        self, dtype: torch.dtype = torch.float64, *, strict: bool = True, config: dacergnn.Config | None = None
+    ) -> nn.Module:
+        original, otherwise = self.original(dtype), "error" if strict else "ignore"
+        return original if self.own else dacergnn.optimize(original, config=config, on_unsupported=otherwise)
 
     def arguments(self, dtype: torch.dtype = torch.float64) -> Call:
         """The arguments of a call; edges and graphs are the same ones each time."""

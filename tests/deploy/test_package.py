@@ -50,7 +50,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, models
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_cpp_gives_the_numbers_of_the_model(packages: tuple[Path, dict[str, nn.Module]]) -> None:
     folder, models = packages
     batches = [batch(*sizes) for sizes in SIZES]
@@ -73,7 +73,7 @@ def test_cpp_gives_the_numbers_of_the_model(packages: tuple[Path, dict[str, nn.M
             assert words in (folder / f"{name}_{i}.error").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_python_needs_no_dacergnn(packages: tuple[Path, dict[str, nn.Module]]) -> None:
     folder, models = packages
     for name, model in models.items():
@@ -85,7 +85,7 @@ def test_python_needs_no_dacergnn(packages: tuple[Path, dict[str, nn.Module]]) -
         assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_operators_of_python_serve_packages(packages: tuple[Path, dict[str, nn.Module]]) -> None:
     folder, models = packages
     args = batch(*SIZES[1])

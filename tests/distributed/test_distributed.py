@@ -78,7 +78,7 @@ def test_training_in_rounds(name: str, memory: str, tmp_path: Path) -> None:
         check_equal(part, whole)
 
 
-@pytest.mark.slow
+@pytest.mark.check
 @pytest.mark.parametrize(
     ("name", "data"),
     [("RGCN", "am~0.1"), ("RGAT", "fb15k237"), ("GAT", "am~0.1"), ("HGT", "aifb"), ("HeteroConv", "aifb")],

@@ -86,7 +86,7 @@ def test_attention_has_no_partial_sums() -> None:
         cut_sums(program_of(RGAT(16, 4, 3)))
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_exchanged_bytes_are_measured() -> None:
     command = [sys.executable, "benchmarks/exchanged_bytes.py", "aifb", "--processes", "2"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True).stdout

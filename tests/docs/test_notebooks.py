@@ -30,7 +30,7 @@ def read(name: str) -> Any:
     return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
 
 
-@pytest.mark.slow
+@pytest.mark.check
 @pytest.mark.parametrize("name", FOUND)
 def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -69,6 +69,7 @@ def _as_users_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXXFLAGS", raising=False)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_functions_far_out(dtype: torch.dtype) -> None:
     x = operands(dtype)

@@ -66,7 +66,6 @@ def layer_is_refused_by_its_library(layer: Layer, sequence: Sequence) -> None:
         layer.original(sequence.options)
 
 
-@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_the_compiled_layer_does_what_the_original_does(layer: Layer) -> None:

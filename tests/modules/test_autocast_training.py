@@ -77,6 +77,8 @@ def accuracy(model: nn.Module, data: Dataset, epochs: int, rate: float, *, autoc
     return sum(found) / len(found)
 
 
+@pytest.mark.check
+@pytest.mark.compiled
 @pytest.mark.skipif(not os.environ.get("DACERGNN_DATA"), reason="DACERGNN_DATA is not set")
 @pytest.mark.parametrize(
     ("name", "make", "epochs", "rate"), [("aifb", Relational, 25, 0.01), ("cora", Attention, 40, 0.01)],

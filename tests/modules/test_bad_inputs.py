@@ -203,6 +203,7 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("act", "kind", "message"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_message(act: Act, kind: type[Exception], message: str) -> None:
     pyg()
@@ -260,6 +261,7 @@ def test_unknown_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         dacergnn.optimize(rgcn(), on_unsupported="error")(*arguments())
 
 
+@pytest.mark.compiled
 def test_flags_that_the_compiler_rejects(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", "-O1 -fno-such-flag")
     with pytest.raises(BuildError, match=r"rejected generated code .*\n.*-fno-such-flag"):
@@ -268,6 +270,7 @@ def test_flags_that_the_compiler_rejects(fresh_cache: Path, monkeypatch: pytest.
     assert (fresh_cache / "failed.cpp").is_file()
 
 
+@pytest.mark.compiled
 @pytest.mark.usefixtures("fresh_cache")
 def test_cache_folder_that_is_a_file(fresh_cache: Path) -> None:
     fresh_cache.write_text("")
@@ -297,6 +300,7 @@ def programs() -> list[Any]:
     return [entry for entry in entries() if entry.name == "rgcn"]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("damage", ["library", "record", "no library", "no record", "other record"])
 def test_damaged_cache_entry_is_built_again(damage: str, fresh_cache: Path) -> None:
     original, args = rgcn(), arguments()

@@ -52,6 +52,7 @@ def test_results_are_those_of_the_model(name: str) -> None:
             assert_equal(leaves(program.module()(*call)), leaves(model(*call)))
 
 
+@pytest.mark.compiled
 def test_another_process_runs_the_programs(tmp_path: Path) -> None:
     expected: dict[str, list[list[Tensor]]] = {}
     for name in _SAVED:

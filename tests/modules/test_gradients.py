@@ -120,7 +120,7 @@ def check(layer: nn.Module, x: Any, *rest: Any) -> None:
         out = layer(first, *rest)
         return tuple(out.values()) if isinstance(out, dict) else out
 
-    assert torch.autograd.gradcheck(call, (*features_in, *parameters), eps=1e-6, atol=1e-6, rtol=1e-5)
+    assert torch.autograd.gradcheck(call, (*features_in, *parameters), eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 @pytest.mark.parametrize("edges", [typed_edges(12, 3), typed_edges(0, 1)], ids=["12 edges", "no edges"])

@@ -36,6 +36,7 @@ from tests.modules.layers import (
 from tests.modules.loaded_sdfgs import PLAIN, change, loaded, operators_of, optimized, variant_of
 
 
+@pytest.mark.compiled
 def test_what_was_saved_is_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for config in (Config(), PLAIN, Config(implementation="pure")):
         layer = optimized(config=config)
@@ -59,6 +60,7 @@ SCHEDULES: list[tuple[str, str, object]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("label", "name", "value"), SCHEDULES)
 def test_schedules_and_formats(label: str, name: str, value: object, tmp_path: Path) -> None:
     layer = optimized()
@@ -166,6 +168,7 @@ torch.save(optimized()(*arguments()).detach(), sys.argv[1])
 """
 
 
+@pytest.mark.compiled
 def test_nothing_of_it_is_in_the_cache_of_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path / "cache"))
     compiled.compiled_program.cache_clear()

@@ -124,6 +124,7 @@ def kept(graph: HeteroGraph) -> int:
     return sum(vector.nbytes for one in graphs for vector in one.encodings.built())
 
 
+@pytest.mark.compiled
 def test_calls_share_the_encodings_of_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training and inference of two layers run in the same ranges, so that all stay within one limit."""
     generator = torch.Generator().manual_seed(0)
@@ -151,6 +152,7 @@ def test_calls_share_the_encodings_of_ranges(monkeypatch: pytest.MonkeyPatch) ->
     assert max(most) <= limit
 
 
+@pytest.mark.compiled
 def test_graphs_in_ranges_keep_no_encodings_but_those_that_others_read() -> None:
     draw = torch.Generator().manual_seed(0)
     edge_index, types = torch.randint(5000, (2, 100_000), generator=draw), torch.randint(R, (100_000,), generator=draw)
@@ -170,6 +172,7 @@ def test_graphs_in_ranges_keep_no_encodings_but_those_that_others_read() -> None
     del dirt
 
 
+@pytest.mark.compiled
 def test_caching_knows_the_limit() -> None:
     edge_index, x = torch.randint(3000, (2, 60_000)), torch.randn(3000, 16)
     layer = pyg.EdgeConv(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 16)))

@@ -17,6 +17,7 @@ from dacergnn.errors import DacergnnError
 from dacergnn.modules import RGAT, compiled
 from dacergnn.modules.layer import core_of
 from dacergnn.native import build
+from dacergnn.target import find
 from tests.modules.layers import K, M, R, arguments, assert_close, features, gradients, hetero_graph, pyg, rgat, rgcn
 
 FIRST, SECOND = "first", "second"
@@ -107,7 +108,7 @@ def test_a_layer_that_is_not_there() -> None:
 
 @pytest.fixture
 def _no_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "build_all", lambda *_: pytest.fail("built"))
+    monkeypatch.setattr(find(None).executable_class(), "build", lambda *_: pytest.fail("built"))
 
 
 def by_optimize(plan: Plan) -> Any:

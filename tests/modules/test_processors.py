@@ -16,6 +16,8 @@ from tests.compatibility.comparing import assert_same, gradients, losses
 from tests.compatibility.kinds import KINDS, Kind, named
 from tests.support.aarch64 import emulated_arm
 
+pytestmark = pytest.mark.compiled
+
 LAYERS = ("pyg.RGCNConv", "pyg.RGATConv", "pyg.HGTConv", "pyg.GCNConv", "pyg.GATConv", "pyg.EdgeConv")
 
 

@@ -100,6 +100,7 @@ CHANGES: list[tuple[Change, str]] = [
 ]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("edit", "problem"), CHANGES, ids=[text for _, text in CHANGES])
 def test_changes_that_are_refused(edit: Change, problem: str, tmp_path: Path) -> None:
     layer = optimized()

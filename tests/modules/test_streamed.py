@@ -264,9 +264,12 @@ def test_random_programs(seed: int) -> None:
     for made in (whole, limited):
         out = made.run(graph, inputs)
         sines = [o.sin().sum() for o in out]
-        first = torch.autograd.grad(sines, wanted, create_graph=True, materialize_grads=True)
-        second = torch.autograd.grad([f.pow(2).sum() for f in first], wanted, retain_graph=True, materialize_grads=True)
-        results.append([*out, *first, *second, *torch.autograd.grad(sines, wanted, materialize_grads=True)])
+        results.append([*out])
+        if seed % 3 == 0:  # programs of second derivatives are large
+            first = torch.autograd.grad(sines, wanted, create_graph=True, materialize_grads=True)
+            squares = [f.pow(2).sum() for f in first]
+            results[-1] += torch.autograd.grad(squares, wanted, retain_graph=True, materialize_grads=True)
+        results[-1] += torch.autograd.grad(sines, wanted, materialize_grads=True)
     assert [d.ranges is not None for d in limited.divisions(graph)] == [True]
     close(results[1], results[0])
 

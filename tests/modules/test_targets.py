@@ -20,6 +20,8 @@ from dacergnn.target import TARGETS, Target, find
 from tests.compatibility.comparing import assert_same, every_original, gradients, losses
 from tests.compatibility.kinds import Kind
 
+pytestmark = pytest.mark.compiled
+
 PLAIN = Config(implementation="cpu-scalar")
 
 

@@ -243,6 +243,7 @@ def test_calls_in_fake_tensor_mode_run_the_original() -> None:
     assert_close(layer(*call), expected)
 
 
+@pytest.mark.compiled
 def test_tensors_that_have_no_memory() -> None:
     layer, graph = native("RGCN"), hetero_graph()
     x = features(channels=K)

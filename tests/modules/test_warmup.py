@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves
 import dacergnn
 from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError, DacergnnError
-from dacergnn.modules import RGAT, RGCN, compiled
+from dacergnn.modules import RGAT, RGCN
 from dacergnn.modules.ahead import ahead
 from dacergnn.modules.compiled import compiled_program
+from dacergnn.target import find
 from tests.frontends.case import Case
 from tests.frontends.cases import CASES
 
@@ -30,13 +31,14 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of programs whose libraries were asked for; no program of another test is there."""
     compiled_program.cache_clear()
     names: list[str] = []
-    original = compiled.build_all
+    executable = find(None).executable_class()
+    original = executable.build
 
-    def build_all(programs: Any, architectures: Any) -> Any:
+    def build(programs: Any, architectures: Any) -> None:
         names.extend(name for name, _ in programs)
-        return original(programs, architectures)
+        original(programs, architectures)
 
-    monkeypatch.setattr(compiled, "build_all", build_all)
+    monkeypatch.setattr(executable, "build", build)
     return names
 
 
@@ -79,15 +81,16 @@ def test_calls_after_it_build_nothing(graph: HeteroGraph, built: list[str]) -> N
 
 def test_layers_are_built_at_the_same_time(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither build ends before the other has begun."""
-    meeting, original = threading.Barrier(2, timeout=60), compiled.build_all
+    executable, meeting = find(None).executable_class(), threading.Barrier(2, timeout=60)
+    original = executable.build
     monkeypatch.setattr("dacergnn.modules.ahead.os.cpu_count", lambda: 2)
 
-    def build_all(programs: Any, architectures: Any) -> Any:
+    def build(programs: Any, architectures: Any) -> None:
         if len(programs) == 2:  # with a backward
             meeting.wait()
-        return original(programs, architectures)
+        original(programs, architectures)
 
-    monkeypatch.setattr(compiled, "build_all", build_all)
+    monkeypatch.setattr(executable, "build", build)
     model, x = Model(graph.size("R")), torch.randn(graph.size("NS"), 6)
     dacergnn.warmup(model, x, graph)
 
@@ -157,7 +160,7 @@ def test_a_failing_build_is_raised(graph: HeteroGraph, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise dacergnn.BuildError("the compiler has no time")
 
-    monkeypatch.setattr(compiled, "build_all", fail)
+    monkeypatch.setattr(find(None).executable_class(), "build", fail)
     model = Model(graph.size("R"))
     with pytest.raises(dacergnn.BuildError, match="the compiler has no time"):
         dacergnn.warmup(model, torch.randn(graph.size("NS"), 6), graph)

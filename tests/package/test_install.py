@@ -96,7 +96,7 @@ def test_the_wheel_holds_the_package_alone(archives: tuple[Path, Path]) -> None:
         assert line in metadata
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_quickstarts_run_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     """First with torch alone, then with PyG beside it."""
     present = "import importlib.util as i; print([n for n in ('torch_geometric', 'dgl', 'pytest') if i.find_spec(n)])"
@@ -109,7 +109,7 @@ def test_quickstarts_run_from_the_wheel(installed: Path, tmp_path: Path) -> None
         run_blocks(installed, page, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.check
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_type_checkers_read_the_installed_package(installed: Path, tmp_path: Path, checker: str) -> None:
     file = tmp_path / "use.py"

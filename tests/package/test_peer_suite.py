@@ -45,7 +45,7 @@ def test_end():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_tests_calls_and_reasons_are_counted_in_each_way(tmp_path: Path) -> None:
     folder, results = tmp_path / "test" / "nn" / "conv", tmp_path / "results.json"
     folder.mkdir(parents=True)

@@ -12,7 +12,7 @@ from tests.support.compilers import needs
 HERE = [one for one in supported.SETS if one.requirements or one.variables]
 
 
-@pytest.mark.slow
+@pytest.mark.check
 @pytest.mark.parametrize("one", HERE, ids=lambda one: one.name)
 def test_a_set_passes(one: supported.Supported) -> None:
     if "CXX" in one.variables:

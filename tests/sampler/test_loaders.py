@@ -169,7 +169,7 @@ def test_workers_repeat_batches() -> None:
     assert not same(first, list(loader("nodes", 2, None)))
 
 
-@pytest.mark.slow
+@pytest.mark.check
 def test_workers_that_are_spawned_make_the_same_batches() -> None:
     found = batches("links", 2, "spawn")
     assert same(found, batches("links", 2, "fork"))

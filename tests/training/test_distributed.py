@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.check
 @pytest.mark.parametrize("world", WORLDS)
 def test_processes_train_as_one_does_with_their_batches_joined(world: int, folder: Path) -> None:
     saved = [torch.load(folder / f"{rank}-of-{world}.pt") for rank in range(world)]

@@ -9,7 +9,7 @@ import dace.library
 from dace import properties
 
 from dacergnn.errors import VerificationError
-from dacergnn.library_nodes.form import Gemm, Statement, match_gemm
+from dacergnn.library_nodes.form import Gemm, Statement
 from dacergnn.library_nodes.node import GraphOperator
 from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.plan import Arrays, OperatorPlan
@@ -55,7 +55,7 @@ class SegmentGemm(GraphOperator):
     def gemm(self) -> tuple[Statement, Gemm]:
         """Returns the statement of the product and its operands."""
         statement = self.statements[0]
-        gemm = match_gemm(statement)
+        gemm = statement.gemm
         if gemm is None:
             with at(statement.place):
                 raise VerificationError(f'{self.name}: "{self.body[0]}" is not a product that SegmentGemm can run.')

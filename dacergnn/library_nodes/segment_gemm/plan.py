@@ -16,7 +16,7 @@ from dacergnn.library_nodes.access import (
     pointer_name,
     statement_encodings,
 )
-from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Statement, match_gemm
+from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Statement
 from dacergnn.library_nodes.plan import Arrays, OperatorPlan
 from dacergnn.library_nodes.shapes import shape_of
 
@@ -42,7 +42,7 @@ class ProductBody:
     @property
     def gemm(self) -> Gemm:
         """Returns the operands of the product."""
-        gemm = match_gemm(self.statements[0])
+        gemm = self.statements[0].gemm
         assert gemm is not None
         return gemm
 
