@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import dace
 
 from dacergnn.errors import BuildError, CacheError, UnsupportedMachineError
 from dacergnn.native import cache as build_cache
-from dacergnn.native import nvcc
+from dacergnn.native import nvcc, precompiled
 from dacergnn.native.processor import features, native_flag
 
 # Buffers whose lifetimes do not overlap share memory, so `restrict` on the generated arguments would be wrong. Loops
@@ -206,20 +207,47 @@ def build(
     else:
         command, suffix, version = [*compiler_command(), *_flags()], ".cpp", features()
     command += options
-    facts = [_environment(), version, repr(command[1:]), code]
+    facts = [_environment(), version, repr(command[1:])]
+    headers_key = _hash(facts)
+    facts.append(code)
     if headers is not None:
         command = [*command, f"-I{headers}"]
         facts.append(digest(headers))
-    key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:20]
+    key = _hash(facts)
     library = build_cache.lookup(key, name)
     if library is not None:
         return library
+    if suffix == ".cpp" and precompiled.reads_kernels(code) and "clang" not in compiler()[1]:
+        return build_cache.store(key, name, lambda folder: _compile_quickly(command, code, folder, headers_key))
     return build_cache.store(key, name, lambda folder: _compile(command, code, folder / f"program{suffix}"))
+
+
+def _hash(facts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:20]
 
 
 def messages(library: Path) -> str:
     """Returns what the compiler said of a library of `build`, for options that make it say something."""
     return library.with_name(_MESSAGES).read_text()
+
+
+def _compile_quickly(command: list[str], code: str, folder: Path, headers_key: str) -> None:
+    """Does the same as `_compile` with headers that are compiled already; without them where that fails."""
+    header = INCLUDE_FOLDER.parent / precompiled.KERNELS
+
+    def compile_header(made: Path) -> bool:
+        language = ("-c", "-x", "c++-header")
+        return _run([*command, *include_options(), *language, str(header), "-o", str(made)]).returncode == 0
+
+    source = folder / "program.cpp"
+    options = precompiled.options(headers_key, compile_header)
+    if options:
+        with suppress(BuildError):
+            _compile([*command, *options], code, source)
+            return
+    _compile(command, code, source)
+    if options:  # the headers were at fault, not the code
+        precompiled.refuse(headers_key)
 
 
 def _compile(command: list[str], code: str, source: Path) -> None:
