@@ -40,6 +40,8 @@ FLAGS = (
 )
 # Otherwise GCC merges loops over the columns of two rows, and then gathers values that all lanes of a row share.
 GCC_FLAGS = ("-fno-loop-unroll-and-jam",)
+HELPER_FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic")
+"""Flags for code that all programs share, and whose first build on a machine a user waits for."""
 _MESSAGES = "messages.txt"
 _FULL = "No space left on device"
 INCLUDE_FOLDER = Path(__file__).parent.parent / "library_nodes" / "include"
@@ -132,9 +134,9 @@ def own_flags() -> tuple[str, ...]:
     return (*FLAGS, *([native] if native else []), *([] if "clang" in version else GCC_FLAGS))
 
 
-def _flags() -> tuple[str, ...]:
-    """Returns our flags, then those of ``CXXFLAGS``."""
-    return (*own_flags(), *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
+def _flags(options: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Returns our flags, further ``options``, then those of ``CXXFLAGS``."""
+    return (*own_flags(), *options, *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
 
 
 def include_options() -> list[str]:
@@ -203,10 +205,9 @@ def build(
         CacheError: The cache folder cannot be written, its disk is full, or others may write to it.
     """
     if architectures:
-        command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
+        command, suffix, version = [*nvcc.command(architectures), *options], ".cu", nvcc.compiler()[1]
     else:
-        command, suffix, version = [*compiler_command(), *_flags()], ".cpp", features()
-    command += options
+        command, suffix, version = [*compiler_command(), *_flags(options)], ".cpp", features()
     facts = [_environment(), version, repr(command[1:])]
     headers_key = _hash(facts)
     facts.append(code)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "formats.h"
+#include "packed_call.h"
 #include "parallel.h"
 #include "scalar.h"
 #include "segment_gemm.h"

@@ -28,11 +28,7 @@ namespace dacergnn { struct bfloat16; struct float16; }
 namespace dace { using dacergnn::bfloat16; using dacergnn::float16; }"""
 CALL = """
 #include "include/dacergnn/packed_call.h"
-#include "include/dacergnn/read_tensors.h"
 extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
-extern "C" void *read_and_call_{name}(void *, void *const *arguments, std::ptrdiff_t) {{
-  return dacergnn::read_and_call(arguments, call_{name});
-}}
 """
 
 
