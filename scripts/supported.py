@@ -89,8 +89,7 @@ def environment(one: Supported) -> tuple[Path, dict[str, str]]:
         options = ["--no-deps"] if one.alone else []
         run(str(python), "-m", "pip", "install", "-q", "--target", str(folder), *options, *one.requirements)
         paths.insert(0, str(folder))
-    kept = {name: value for name, value in os.environ.items() if name != "CXXFLAGS"}  # they may be another compiler's
-    return python, {**kept, "PYTHONPATH": os.pathsep.join(paths), **one.variables}
+    return python, {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **one.variables}
 
 
 def run(*command: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,9 +82,9 @@ def kernel_calls(layer: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     kept = (arguments, arrays, workspace, prepared)
     function: Any = executable._function
     nothing: Any = ctypes.CDLL(None)["getppid"]  # a fresh object, so its types can be set
-    nothing.argtypes, nothing.restype = function.argtypes, None
+    nothing.argtypes, nothing.restype = function.func.argtypes, None
 
     def run(call: Any = function, _: Any = kept) -> None:
         call(packed)
 
-    return run, lambda: run(nothing)
+    return run, lambda: run(partial(nothing, *function.args))

@@ -25,6 +25,7 @@ from dacergnn.runtime.pool import Lease
 
 # Reads a call from a file, runs it as often as asked, and writes its results to another file.
 _MAIN = """
+#include "include/dacergnn/stack_parts.h"
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -49,7 +50,10 @@ int main(int count, char **files) {{
     value = region < 0 ? offset : (std::int64_t)(regions[region].begin + offset);
   }}
   packed[0] = (std::int64_t)initialize(__dace_init_{name});
-  for (int calls = count > 3 ? std::atoi(files[3]) : 1; calls > 0; --calls) call_{name}(packed.data());
+  for (int calls = count > 3 ? std::atoi(files[3]) : 1; calls > 0; --calls) {{
+    dacergnn::stack_parts(packed.data() + {arguments});
+    call_{name}(packed.data());
+  }}
   file = std::fopen(files[2], "wb");
   for (auto &r : regions)
     if (r.written && std::fwrite(r.begin, 1, r.bytes, file) != (std::size_t)r.bytes) std::abort();
@@ -102,7 +106,7 @@ class Standalone(Executable):
 
     def _open(self, code: str) -> Any:
         name = self.lowered.name
-        source = code + _MAIN.format(name=name)
+        source = code + _MAIN.format(name=name, arguments=self.end)
         key = hashlib.sha256(f"{self.compiler}\n{digest(INCLUDE_FOLDER)}\n{source}".encode()).hexdigest()[:20]
         self._command = cache.lookup(key, name) or cache.store(key, name, lambda folder: self._compile(source, folder))
         return None
@@ -110,8 +114,7 @@ class Standalone(Executable):
     def _compile(self, source: str, folder: Path) -> None:
         file, made = folder / "program.cpp", folder / cache.LIBRARY
         file.write_text(source)
-        unused = ["-ffunction-sections", "-Wl,--gc-sections"]  # drops the function that reads tensors by Python's own
-        command = [*self.compiler, *include_options(), str(file), *unused, "-o", str(made)]
+        command = [*self.compiler, *include_options(), str(file), "-o", str(made)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             raise BuildError(f"{shlex.join(self.compiler)} rejected generated code:\n{run.stderr[:2000]}")

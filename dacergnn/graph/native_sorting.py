@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import BuildError
-from dacergnn.native.build import build
+from dacergnn.native.build import HELPER_FLAGS, build
 
 _CODE = """
 #include "include/dacergnn/edge_counts.h"
@@ -46,7 +46,7 @@ _LIMIT = 2**31
 @cache
 def _library() -> ctypes.CDLL | None:
     try:
-        return ctypes.CDLL(str(build("sorting", _CODE)))
+        return ctypes.CDLL(str(build("sorting", _CODE, options=HELPER_FLAGS)))
     except BuildError:
         return None
 

@@ -7,12 +7,11 @@ traced layers, and CUDA graphs.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import weakref
 from array import array
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -25,16 +24,11 @@ from dacergnn.frontends.dgl.stand_in import is_graph_class
 from dacergnn.frontends.symbolic.sizes import Counted
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.watched import Watched
-from dacergnn.native.build import build
-from dacergnn.native.builtin import builtin
+from dacergnn.native import calls
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.seen import checked_step, is_taken
 
 SIMPLE = frozenset((type(None), bool, int, float, str, torch.dtype))
-_CODE = """
-#include "include/dacergnn/same_call.h"
-extern "C" void *same_call(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_call(arguments); }
-"""
 _NAMES = ("requires_grad", "_version")
 _FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES, _ANY_OBJECT = range(11)
 """Values of `Argument` in the C++ code."""
@@ -46,11 +40,6 @@ _tracing, _transforms = _C._get_tracing_state, _C._functorch.peek_interpreter_st
 _STATE = (torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype,
           _C._get_deterministic_algorithms)  # fmt: skip
 _is_graph = lru_cache(maxsize=64)(is_graph_class)
-
-
-@cache
-def _same_call() -> Callable[..., Any]:
-    return builtin(ctypes.CDLL(str(build("same_call", _CODE))), "same_call")
 
 
 class CallSignature:
@@ -100,7 +89,7 @@ class CallSignature:
         self.state = [state() for state in _STATE]
         """The settings of torch: gradients, inference mode, default type, deterministic algorithms."""
         self._address = self._words.buffer_info()[0]
-        self._same = _same_call()
+        self._same = calls.function("same_call")
         leaves = self._same(args, kwargs, self._address, True)
         if not isinstance(leaves, list):
             raise TypeError("torch does not tell how a tensor looks")

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import dace
 
 from dacergnn.errors import BuildError, CacheError, UnsupportedMachineError
 from dacergnn.native import cache as build_cache
-from dacergnn.native import nvcc
+from dacergnn.native import nvcc, precompiled
 from dacergnn.native.processor import features, native_flag
 
 # Buffers whose lifetimes do not overlap share memory, so `restrict` on the generated arguments would be wrong. Loops
@@ -39,6 +40,8 @@ FLAGS = (
 )
 # Otherwise GCC merges loops over the columns of two rows, and then gathers values that all lanes of a row share.
 GCC_FLAGS = ("-fno-loop-unroll-and-jam",)
+HELPER_FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic")
+"""Flags for code that all programs share, and whose first build on a machine a user waits for."""
 _MESSAGES = "messages.txt"
 _FULL = "No space left on device"
 INCLUDE_FOLDER = Path(__file__).parent.parent / "library_nodes" / "include"
@@ -131,9 +134,9 @@ def own_flags() -> tuple[str, ...]:
     return (*FLAGS, *([native] if native else []), *([] if "clang" in version else GCC_FLAGS))
 
 
-def _flags() -> tuple[str, ...]:
-    """Returns our flags, then those of ``CXXFLAGS``."""
-    return (*own_flags(), *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
+def _flags(options: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Returns our flags, further ``options``, then those of ``CXXFLAGS``."""
+    return (*own_flags(), *options, *_words("CXXFLAGS", os.environ.get("CXXFLAGS", "")))
 
 
 def include_options() -> list[str]:
@@ -202,24 +205,50 @@ def build(
         CacheError: The cache folder cannot be written, its disk is full, or others may write to it.
     """
     if architectures:
-        command, suffix, version = nvcc.command(architectures), ".cu", nvcc.compiler()[1]
+        command, suffix, version = [*nvcc.command(architectures), *options], ".cu", nvcc.compiler()[1]
     else:
-        command, suffix, version = [*compiler_command(), *_flags()], ".cpp", features()
-    command += options
-    facts = [_environment(), version, repr(command[1:]), code]
+        command, suffix, version = [*compiler_command(), *_flags(options)], ".cpp", features()
+    facts = [_environment(), version, repr(command[1:])]
+    headers_key = _hash(facts)
+    facts.append(code)
     if headers is not None:
         command = [*command, f"-I{headers}"]
         facts.append(digest(headers))
-    key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:20]
+    key = _hash(facts)
     library = build_cache.lookup(key, name)
     if library is not None:
         return library
+    if suffix == ".cpp" and precompiled.reads_kernels(code) and "clang" not in compiler()[1]:
+        return build_cache.store(key, name, lambda folder: _compile_quickly(command, code, folder, headers_key))
     return build_cache.store(key, name, lambda folder: _compile(command, code, folder / f"program{suffix}"))
+
+
+def _hash(facts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:20]
 
 
 def messages(library: Path) -> str:
     """Returns what the compiler said of a library of `build`, for options that make it say something."""
     return library.with_name(_MESSAGES).read_text()
+
+
+def _compile_quickly(command: list[str], code: str, folder: Path, headers_key: str) -> None:
+    """Does the same as `_compile` with headers that are compiled already; without them where that fails."""
+    header = INCLUDE_FOLDER.parent / precompiled.KERNELS
+
+    def compile_header(made: Path) -> bool:
+        language = ("-c", "-x", "c++-header")
+        return _run([*command, *include_options(), *language, str(header), "-o", str(made)]).returncode == 0
+
+    source = folder / "program.cpp"
+    options = precompiled.options(headers_key, compile_header)
+    if options:
+        with suppress(BuildError):
+            _compile([*command, *options], code, source)
+            return
+    _compile(command, code, source)
+    if options:  # the headers were at fault, not the code
+        precompiled.refuse(headers_key)
 
 
 def _compile(command: list[str], code: str, source: Path) -> None:

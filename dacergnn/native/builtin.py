@@ -18,16 +18,17 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p)(
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.py_object)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
 
 
-def builtin(library: ctypes.CDLL, name: str) -> Callable[..., Any]:
-    """Returns the built-in function for ``void *name(void *, void *const *arguments, ptrdiff_t count)`` of a library.
+def builtin(library: ctypes.CDLL, name: str, owner: object = None) -> Callable[..., Any]:
+    """Returns the built-in function for ``void *name(void *owner, void *const *arguments, ptrdiff_t count)`` of a
+    library.
 
     It runs under Python's lock, and returns a new reference.
     """
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     definition = _MethodDef(name.encode(), address, _FASTCALL, None)
-    return _new_function(definition, definition, None)  # belongs to its definition, and so keeps it alive
+    return _new_function(definition, owner, definition)  # has its definition for a module, and so keeps it alive

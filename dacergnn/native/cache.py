@@ -1,7 +1,7 @@
 """The build cache: holds shared libraries by content hash, is safe between processes, and rebuilds damaged entries.
 
-It also holds plans: JSON files by a hash of the values that they were computed from. Builds under way are folders
-of their own, locked by the process that makes them.
+It also holds compiled headers, which are entries like libraries, and plans: JSON files by a hash of the values that
+they were computed from. Builds under way are folders of their own, locked by the process that makes them.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def lookup(key: str, name: str) -> Path | None:
-    """Returns the library of an entry, or None if there is none; removes a damaged entry.
+def lookup(key: str, name: str, made: str = LIBRARY) -> Path | None:
+    """Returns the file ``made`` of an entry, or None if there is no entry; removes a damaged one.
 
     Raises:
         CacheError: The entry cannot be read, or others may have written it.
@@ -97,20 +97,20 @@ def lookup(key: str, name: str) -> Path | None:
             return None
         check_folder(root)
         check_entry(folder, root)
-        for file in (folder / _RECORD, folder / LIBRARY):
+        for file in (folder / _RECORD, folder / made):
             if os.path.lexists(file):
                 check_entry(file, root)
         with suppress(FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
             record = json.loads((folder / _RECORD).read_text())
-            if record["sha256"] == _checksum(folder / LIBRARY):
-                return folder / LIBRARY
+            if record["sha256"] == _checksum(folder / made):
+                return folder / made
     log.warning("cache entry %s is damaged; building it again", folder)
     remove(folder)
     return None
 
 
-def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
-    """Runs ``build(folder)``, which writes a library to the folder, and publishes the result atomically.
+def store(key: str, name: str, build: Callable[[Path], None], made: str = LIBRARY) -> Path:
+    """Runs ``build(folder)``, which writes the file ``made`` to the folder, and publishes the result atomically.
 
     Raises:
         CacheError: The cache folder cannot be written, or others may write to it.
@@ -121,7 +121,7 @@ def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
         check_folder(root)
     with writable(root), work_folder(root, f"{name}_{key}.") as folder:
         build(folder)
-        record = {"name": name, "sha256": _checksum(folder / LIBRARY)}
+        record = {"name": name, "sha256": _checksum(folder / made)}
         (folder / _RECORD).write_text(json.dumps(record))
         for path in (folder, *folder.iterdir()):  # the cache may be made for many users
             share(path)
@@ -129,11 +129,17 @@ def store(key: str, name: str, build: Callable[[Path], None]) -> Path:
         try:
             folder.rename(final)
         except OSError:  # another process was first; its build is the same
-            library = lookup(key, name)
-            if library is None:
+            found = lookup(key, name, made)
+            if found is None:
                 raise
-            return library
-        return final / LIBRARY
+            return found
+        return final / made
+
+
+def keep_latest(made: str, count: int) -> None:
+    """Removes all entries with a file ``made`` but the latest ones; builds that are reading them go on."""
+    for entry in sorted((e for e in entries() if holds(e.path, made)), key=lambda e: e.made)[:-count]:
+        remove(entry.path)
 
 
 def keep_file(name: str, text: str, meaning: str) -> Path | None:

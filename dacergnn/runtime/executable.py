@@ -19,7 +19,7 @@ from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.encodings import Encodings
 from dacergnn.native.build import build, build_all
-from dacergnn.native.builtin import builtin
+from dacergnn.native.calls import ProgramCalls
 from dacergnn.native.exchange import DESCRIBE
 from dacergnn.runtime.forked import use_one_thread_in_children
 from dacergnn.runtime.inputs import InputForms, Inputs
@@ -108,8 +108,8 @@ class Executable:
 
     def _load(self, library: ctypes.CDLL) -> None:
         """Looks up the functions that calls need."""
-        self._function = self._entry(library, None)
-        self._read_and_call = builtin(library, f"read_and_call_{self.lowered.name}")
+        calls = self._calls = ProgramCalls(self._entry(library, None), self.end)
+        self._function, self._read_and_call = calls.call, calls.read_and_call
 
     def _entry(self, library: ctypes.CDLL, result: type | None) -> Callable[..., Any]:
         """Returns the C function of a build."""

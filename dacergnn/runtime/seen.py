@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from array import array
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
@@ -14,23 +12,13 @@ import torch
 from torch import Tensor
 
 from dacergnn.config import CheckGraph
-from dacergnn.native.build import build
-from dacergnn.native.builtin import builtin
+from dacergnn.native import calls
 from dacergnn.native.exchange import DESCRIBE
 
-_CODE = """
-#include "include/dacergnn/same_edges.h"
-extern "C" void *same_edges(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_edges(arguments); }
-"""
 _SMALL = 1 << 15
 """Bytes up to which a checksum costs no more than a sample."""
 _SAMPLE = 64
 _VERSION = "_version"
-
-
-@cache
-def _same_edges() -> Callable[..., bool]:
-    return builtin(ctypes.CDLL(str(build("same_edges", _CODE))), "same_edges")
 
 
 class Seen:
@@ -55,7 +43,7 @@ class Seen:
             numbers = array("q", [DESCRIBE, id(_VERSION), len(tensors)])
             for tensor, step in zip(tensors, steps, strict=True):
                 numbers.extend([step, *[0] * (5 + 2 * tensor.dim() + (step > 0))])
-            self._address, self._same = numbers.buffer_info()[0], _same_edges()
+            self._address, self._same = numbers.buffer_info()[0], calls.function("same_edges")
             if self._same(tensors, self._address, True):
                 self._numbers = numbers
         if self._numbers is None:

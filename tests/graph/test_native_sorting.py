@@ -57,7 +57,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]
         native_sorting._library.cache_clear()
         native_sorting._function.cache_clear()
 
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise BuildError("no compiler")
 
     def start() -> None:

@@ -28,7 +28,7 @@ def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         with emulated_arm() as name:
             yield name
     else:
-        monkeypatch.setenv("CXXFLAGS", "-O0")  # headers that are compiled before have vectors
+        monkeypatch.setenv("CXXFLAGS", "-O0")
         yield request.param
 
 

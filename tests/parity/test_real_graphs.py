@@ -22,7 +22,6 @@ from tests.frontends.convolution_cases import CONVOLUTIONS
 from tests.frontends.edge_cases import EDGE_CASES
 from tests.frontends.graphs import Edges, real_edges
 from tests.parity.flags import flags
-from tests.support.quick_builds import quick
 
 Gradients = list[Tensor | None]
 UNTYPED = [case for case in (*CONVOLUTIONS, *EDGE_CASES) if case.real]
@@ -66,7 +65,7 @@ def test_real_graph(case: Case, name: str, dtype: torch.dtype, monkeypatch: pyte
     edges = graph(name)
     if edges is None:
         pytest.skip(f"DACERGNN_DATA holds no {name}.npz")
-    monkeypatch.setenv("CXXFLAGS", flags(case, quick("-O1")) if dtype is torch.float32 else quick("-O1"))
+    monkeypatch.setenv("CXXFLAGS", flags(case, "-O1") if dtype is torch.float32 else "-O1")
     layer, arguments = case.layer(edges, dtype), case.inputs(edges, dtype)
     compiled = dacergnn.optimize(layer, on_unsupported="error")
     exact = copy.deepcopy(layer).double()

@@ -308,7 +308,7 @@ def test_library_that_is_gone_is_built_again(given: Circumstances, monkeypatch: 
         shutil.rmtree(entry.path)
     forbid(monkeypatch, compiler=False)
     CompiledProgram(**given).variant(ALL)
-    assert len(cache.entries()) == 2
+    assert [entry.name for entry in cache.entries() if entry.name.startswith("tiny")] == ["tiny", "tiny_backward"]
 
 
 def test_cache_that_is_a_file(given: Circumstances, folder: Path) -> None:
@@ -382,6 +382,8 @@ def test_plans_are_listed_and_deleted_with_builds(folder: Path) -> None:
     assert plan.name == "tiny"
     assert "tiny_" in runner.invoke(main, ["cache", "list"]).output
     assert ".plan.json" in runner.invoke(main, ["cache", "list"], env={"COLUMNS": "150"}).output
-    assert runner.invoke(main, ["cache", "size"]).output.startswith("3 builds, ")
-    assert runner.invoke(main, ["cache", "clear", "--yes"]).output == "Deleted 3 builds.\n"
+    count = len(cache.everything())
+    assert count >= 4  # the plan, two builds and the headers of kernels
+    assert runner.invoke(main, ["cache", "size"]).output.startswith(f"{count} builds, ")
+    assert runner.invoke(main, ["cache", "clear", "--yes"]).output == f"Deleted {count} builds.\n"
     assert list(folder.iterdir()) == []

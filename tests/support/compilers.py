@@ -36,7 +36,7 @@ def built_by(command: str) -> Iterator[None]:
     """Has programs compiled by another compiler."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CXX", needs(command))
-        patch.setenv("CXXFLAGS", "-O1")  # headers that g++ has compiled are of no use to another compiler
+        patch.setenv("CXXFLAGS", "-O1")
         compiler.cache_clear()
         try:
             yield

@@ -28,7 +28,6 @@ from dacergnn.errors import DacergnnError
 from dacergnn.native import cache as build_cache
 from dacergnn.native.build import INCLUDE_FOLDER, compiler
 from tests.support import on_device
-from tests.support.quick_builds import precompiled
 
 EMULATION = Path(__file__).resolve().parents[1] / "emulation"
 _SANITIZER = os.environ.get("DACERGNN_EMULATION_SANITIZER", "thread")
@@ -48,7 +47,7 @@ _KERNEL_FLAGS = (
     *(f"-I{EMULATION}", f"-I{INCLUDE_FOLDER.parent}", f"-I{INCLUDE_FOLDER}"),
 )
 # Without the products: whether they take TF32 factors is for the source to say, before it includes them.
-_PRECOMPILED = [INCLUDE_FOLDER / "dacergnn" / name for name in ("scalar.h", "cuda/traversal.cuh")]
+_HEADERS = "".join(f'#include "include/dacergnn/{name}"\n' for name in ("scalar.h", "cuda/traversal.cuh"))
 _ACCESS = """
 extern "C" const char* dacergnn_take_failure() {
     const char* failure = dacergnn::cuda::call.failure;
@@ -117,7 +116,7 @@ def compile_emulated(source: str) -> EmulatedLibrary:
     return EmulatedLibrary(str(_build("emulated", code, FLAGS, INCLUDE_FOLDER / "dacergnn" / "cuda", EMULATION)))
 
 
-def _build(name: str, code: str, flags: Sequence[str], *includes: Path) -> Path:
+def _build(name: str, code: str, flags: Sequence[str], *includes: Path, made: str = build_cache.LIBRARY) -> Path:
     headers = sorted(file for folder in includes for file in folder.rglob("*") if file.is_file())
     contents = b"".join(h.read_bytes() for h in headers)
     path, version = compiler()
@@ -125,11 +124,11 @@ def _build(name: str, code: str, flags: Sequence[str], *includes: Path) -> Path:
 
     def build(folder: Path) -> None:
         (folder / "source.cu").write_text(code)
-        command = [path, *flags, str(folder / "source.cu"), "-o", str(folder / build_cache.LIBRARY)]
+        command = [path, *flags, str(folder / "source.cu"), "-o", str(folder / made)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stderr
 
-    return build_cache.lookup(key, name) or build_cache.store(key, name, build)
+    return build_cache.lookup(key, name, made) or build_cache.store(key, name, build, made)
 
 
 def device(array: Array) -> Array:
@@ -161,8 +160,9 @@ def _emulation() -> Path:
 def _flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
     if on_device.CHOSEN:
         return (), ()
-    header = precompiled(_PRECOMPILED, _KERNEL_FLAGS, EMULATION)
-    return (*_KERNEL_FLAGS, "-include", str(header)), (*_KERNEL_FLAGS, "-x", "none", str(_emulation()))
+    flags = (*_KERNEL_FLAGS, "-c", "-x", "c++-header")
+    header = _build("emulated_headers", _HEADERS, flags, INCLUDE_FOLDER, EMULATION, made="emulated.h.gch")
+    return (*_KERNEL_FLAGS, "-include", str(header.with_suffix(""))), (*_KERNEL_FLAGS, "-x", "none", str(_emulation()))
 
 
 COMPILE_FLAGS, LINK_FLAGS = _flags()

@@ -21,7 +21,6 @@ from dacergnn import datasets
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DatasetError
 from dacergnn.modules import CompiledLayer
-from tests.support.quick_builds import quick
 
 SEEDS, EPOCHS = 5, 50
 # 97.2, 97.2, 97.2, 94.4 and 97.2 % of the 36 test nodes
@@ -80,7 +79,7 @@ compiled_run = cache(lambda seed: train(seed, compiled=True))
 
 @pytest.fixture(autouse=True)
 def data_and_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXXFLAGS", quick("-O1"))  # the steps take longer than the builds
+    monkeypatch.setenv("CXXFLAGS", "-O1")  # the steps take longer than the builds
     pytest.importorskip("torch_geometric")
     try:
         load()

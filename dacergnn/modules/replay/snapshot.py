@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from itertools import chain
 from types import CellType, FunctionType, MappingProxyType
 from typing import Any
@@ -15,23 +13,10 @@ from typing import Any
 from torch import Tensor
 
 from dacergnn.modules.replay.reach import ABSENT, Unwatchable
-from dacergnn.native.build import build
-from dacergnn.native.builtin import builtin
+from dacergnn.native import calls
 from dacergnn.native.exchange import DESCRIBE
 
-_CODE = """
-#include "include/dacergnn/same_objects.h"
-extern "C" void *same_objects(void *, void *const *arguments, std::ptrdiff_t) {
-  return dacergnn::same_objects(arguments);
-}
-extern "C" void *same_forms(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_forms(arguments); }
-"""
 _NAMES = ("requires_grad", "_version")
-
-
-@cache
-def _function(name: str) -> Callable[..., bool]:
-    return builtin(ctypes.CDLL(str(build("same_objects", _CODE))), name)
 
 
 class Snapshot:
@@ -89,7 +74,7 @@ class Snapshot:
             words.extend(0 if v is ABSENT else id(v) for v in entries)
             self.kept += entries
         self._words = words
-        self.check: tuple[Callable[[int], bool], int] = _function("same_objects"), words.buffer_info()[0]
+        self.check: tuple[Callable[[int], bool], int] = calls.function("same_objects"), words.buffer_info()[0]
         """A function and its argument; it returns whether everything is as it was."""
 
     def unchanged(self) -> bool:
@@ -117,7 +102,7 @@ class Forms:
             self._numbers = array("q", [DESCRIBE, *map(id, _NAMES), len(tensors)])
             self._numbers.extend([0] * sum(9 + 2 * t.dim() for t in tensors))
             self._address = self._numbers.buffer_info()[0]
-            same = _function("same_forms")
+            same = calls.function("same_forms")
             self._same = same if same(tensors, self._address, True) else None  # C code knows no tensors without memory
 
     def same(self, tensors: list[Tensor]) -> bool:

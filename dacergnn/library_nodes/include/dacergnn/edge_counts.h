@@ -1,7 +1,6 @@
 // Counts what the host has to know of the edges of a graph, in one pass over them.
 #pragma once
 
-#include <cmath>
 #include "sorting.h"
 
 namespace dacergnn {
@@ -22,7 +21,7 @@ struct EdgeCounts {
 // Returns the length of the longest group of equal targets below `count`, or -1 if there is no memory.
 template <class Index>
 Number longest_group(const Index *target, Number length, Number count) {
-  const std::unique_ptr<std::int32_t[]> found(new (std::nothrow) std::int32_t[count]());
+  const auto found = Buffer<std::int32_t>::zeros(count);
   if (!found) return -1;
   std::int32_t longest = 0;
   for (Number i = 0; i < length; ++i) longest = std::max(longest, ++found[target[i]]);
@@ -93,24 +92,22 @@ inline void mean_weights(const Number *numbers) {
   });
 }
 
-// Returns 1 / root of the in-degree of each node, 0 where it is 0; null if there is no memory. `numbers` as below.
-inline std::unique_ptr<double[]> roots_of_degrees(const Number *numbers) {
+// Writes 1 / root of the in-degree of each node, and leaves 0 where it is 0. `numbers` as below.
+inline void roots_of_degrees(const Number *numbers, const Buffer<double> &roots) {
   const Number edges = numbers[0], nodes = numbers[1];
-  std::unique_ptr<double[]> roots(new (std::nothrow) double[nodes]());
-  if (!roots) return roots;
   with_indices(numbers[3], numbers[4], [&](const auto *dst) {
     for (Number i = 0; i < edges; ++i) ++roots[dst[i]];
   });
   for (Number node = 0; node < nodes; ++node)
-    if (roots[node] > 0) roots[node] = 1 / std::sqrt(roots[node]);
-  return roots;
+    if (roots[node] > 0) roots[node] = 1 / __builtin_sqrt(roots[node]);
 }
 
 // Writes these numbers. Returns 0, or -1 if there is no memory. `numbers` as below, with the address of the result in
 // place of that of the weights; sources are not read.
 inline Number degree_roots(const Number *numbers) {
-  const std::unique_ptr<double[]> roots = roots_of_degrees(numbers);
+  const auto roots = Buffer<double>::zeros(numbers[1]);
   if (!roots) return -1;
+  roots_of_degrees(numbers, roots);
   if (numbers[6] == 4)
     std::copy_n(roots.get(), numbers[1], (float *)numbers[5]);
   else
@@ -123,8 +120,9 @@ inline Number degree_roots(const Number *numbers) {
 // address of the weights, bytes of a weight.
 inline Number symmetric_weights(const Number *numbers) {
   const Number edges = numbers[0];
-  const std::unique_ptr<double[]> roots = roots_of_degrees(numbers);
+  const auto roots = Buffer<double>::zeros(numbers[1]);
   if (!roots) return -1;
+  roots_of_degrees(numbers, roots);
   with_indices(numbers[3], numbers[4], [&](const auto *dst) {
     const auto *src = (decltype(dst))numbers[2];
     const auto write = [&](auto *weight) {

@@ -63,11 +63,10 @@ inline T* scratch(int64_t elements) {
 #define DACERGNN_RUN_BLOCK(block, blocks, run) run
 #endif
 
-// Calls worker(block) for the blocks that no other thread has taken, until none is left. A function of its own, so that
-// the code of a worker exists once, whether one thread or many run it.
+// Calls worker(block) for the blocks that no other thread has taken, until none is left.
 template <class Worker>
-__attribute__((noinline)) void take_blocks(const Worker& worker, int64_t* taken, int64_t blocks) {
-    Worker mine = worker;
+void take_blocks(const void* worker, int64_t* taken, int64_t blocks) {
+    Worker mine = *static_cast<const Worker*>(worker);
     for (;;) {
         int64_t block;
 #pragma omp atomic capture
@@ -77,18 +76,18 @@ __attribute__((noinline)) void take_blocks(const Worker& worker, int64_t* taken,
     }
 }
 
-// Calls worker(block) for every block; threads take blocks one by one in ascending order. Each thread works on its own
-// copy of `worker`, whose members are then state of the thread. No exception may leave a thread of OpenMP; the only one
-// that there is, for missing memory, is thrown again by the calling thread.
-template <class Worker>
-inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
+// Has all threads, or the calling one, take blocks of a worker. Compilers make it once for all workers, which it knows by
+// address only. No exception may leave a thread of OpenMP; the only one that there is, for missing memory, is thrown
+// again by the calling thread.
+__attribute__((noinline)) inline void share_blocks(int64_t blocks, bool serial, const void* worker,
+                                                   void (*take)(const void*, int64_t*, int64_t)) {
     alignas(64) int64_t taken = 0;
 #ifdef _OPENMP
     if (!serial && blocks > 1 && thread_count() > 1) {
         bool has_memory = true;
 #pragma omp parallel
         try {
-            take_blocks(worker, &taken, blocks);
+            take(worker, &taken, blocks);
         } catch (const std::bad_alloc&) {
 #pragma omp atomic write
             has_memory = false;
@@ -97,7 +96,14 @@ inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
         return;
     }
 #endif
-    take_blocks(worker, &taken, blocks);
+    take(worker, &taken, blocks);
+}
+
+// Calls worker(block) for every block; threads take blocks one by one in ascending order. Each thread works on its own
+// copy of `worker`, whose members are then state of the thread.
+template <class Worker>
+inline void run_blocks(int64_t blocks, bool serial, const Worker& worker) {
+    share_blocks(blocks, serial, &worker, take_blocks<Worker>);
 }
 
 // Blocks of a loop per thread.
@@ -135,7 +141,7 @@ inline int64_t work_before(const I* ptr, int64_t group, int64_t row_work) {
 
 // Returns the first group of block b when groups are cut into `blocks` contiguous ranges of about equal work.
 template <class I>
-inline int64_t balanced_cut(const I* ptr, int64_t n, int64_t b, int64_t blocks, int64_t row_work = 1) {
+__attribute__((noinline)) int64_t balanced_cut(const I* ptr, int64_t n, int64_t b, int64_t blocks, int64_t row_work = 1) {
     const int64_t total = work_before(ptr, n, row_work), goal = total / blocks * b + total % blocks * b / blocks;
     int64_t low = 0, high = n;
     while (low < high) {
@@ -153,7 +159,7 @@ struct BlockTable;
 // Returns the blocks of `balanced_cut` in the order in which threads take them. Those that a long group makes twice as
 // large as the mean come first: a thread that took one last would keep the others waiting.
 template <class I>
-inline const int64_t* largest_first(const I* ptr, int64_t n, int64_t blocks, int64_t row_work) {
+__attribute__((noinline)) const int64_t* largest_first(const I* ptr, int64_t n, int64_t blocks, int64_t row_work) {
     int64_t* const order = scratch<BlockTable, int64_t>(2 * blocks + 1);
     int64_t* const before = order + blocks;
     parallel_for(blocks + 1, 512, [=](int64_t b) {
@@ -275,41 +281,9 @@ struct ChunkTable;
 struct ChunkPartials;
 struct WholeSum;
 
-// Sets out[g * size ..] to the sum over the rows of group g, for few groups that may be long. sum(begin, end, g, into)
-// writes the sum of rows begin..end of group g, of type T, to into[size]. Groups longer than a chunk are summed chunk
-// by chunk, and the partial sums are added in ascending order. The length of chunks depends on the number of rows alone.
-template <class T, class I, class Out, class Sum>
-inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_row, Out* out, Sum sum) {
-    if (n <= 0) return;
-    const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]);
-    // About 64 partial sums at most, fewer when they are large (4 Mi elements in all).
-    const int64_t parts = std::clamp<int64_t>((int64_t{1} << 22) / size, 8, 64);
-    const int64_t chunk = std::max<int64_t>(128, (total + parts - 1) / parts);
-    int64_t* start = scratch<ChunkTable, int64_t>(2 * (n + 1));  // first chunk of every group; an empty group has one
-    int64_t* slot = start + n + 1;                               // first partial sum of every group that is divided
-    start[0] = slot[0] = 0;
-    for (int64_t g = 0; g < n; ++g) {
-        const int64_t length = static_cast<int64_t>(ptr[g + 1]) - static_cast<int64_t>(ptr[g]);
-        const int64_t chunks = std::max<int64_t>(1, (length + chunk - 1) / chunk);
-        start[g + 1] = start[g] + chunks;
-        slot[g + 1] = slot[g] + (chunks > 1 ? chunks : 0);
-    }
-    T* partials = slot[n] > 0 ? scratch<ChunkPartials, T>(slot[n] * size) : nullptr;
-    const bool serial = total * work_per_row + n * size < kSerialWork;
-    run_blocks(start[n], serial, [=](int64_t c) mutable {
-        const int64_t g = std::upper_bound(start, start + n + 1, c) - start - 1;
-        const int64_t end = ptr[g + 1], from = ptr[g] + (c - start[g]) * chunk;
-        const bool divided = slot[g + 1] > slot[g];
-        if constexpr (std::is_same_v<T, Out>) {
-            sum(from, std::min(end, from + chunk), g,
-                divided ? partials + (slot[g] + c - start[g]) * size : out + g * size);
-        } else {
-            T* into = divided ? partials + (slot[g] + c - start[g]) * size : scratch<WholeSum, T>(size);
-            sum(from, std::min(end, from + chunk), g, into);
-            if (!divided) std::copy_n(into, size, out + g * size);
-        }
-    });
-    if (slot[n] == 0) return;
+// Adds up the partial sums of the rows that blocks have divided; made once for each type of elements.
+template <class T, class Out>
+__attribute__((noinline)) void add_partials(const int64_t* slot, int64_t n, int64_t size, T* partials, Out* out) {
     constexpr int64_t kStrip = 512;  // the additions are shared among threads by strips of a group's elements
     const int64_t strips = (size + kStrip - 1) / kStrip;
     parallel_for(n * strips, slot[n] * std::min(size, kStrip) / n, [=](int64_t item) {
@@ -320,6 +294,64 @@ inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_
             for (int64_t i = first; i < last; ++i) total[i] += partials[c * size + i];
         std::copy(total + first, total + last, out + g * size + first);
     });
+}
+
+// Describes the chunks into which groups of rows are cut.
+struct Chunks {
+    int64_t rows;         // of a chunk
+    const int64_t* start;  // first chunk of every group; an empty group has one
+    const int64_t* slot;   // first partial sum of every group that is divided
+};
+
+// Cuts groups into about `parts` chunks in all. The chunks are in scratch memory of the calling thread.
+template <class I>
+__attribute__((noinline)) Chunks cut_into_chunks(const I* ptr, int64_t n, int64_t parts) {
+    const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]);
+    const int64_t rows = std::max<int64_t>(128, (total + parts - 1) / parts);
+    int64_t* const start = scratch<ChunkTable, int64_t>(2 * (n + 1));
+    int64_t* const slot = start + n + 1;
+    start[0] = slot[0] = 0;
+    for (int64_t g = 0; g < n; ++g) {
+        const int64_t length = static_cast<int64_t>(ptr[g + 1]) - static_cast<int64_t>(ptr[g]);
+        const int64_t chunks = std::max<int64_t>(1, (length + rows - 1) / rows);
+        start[g + 1] = start[g] + chunks;
+        slot[g + 1] = slot[g] + (chunks > 1 ? chunks : 0);
+    }
+    return {rows, start, slot};
+}
+
+// Returns the group of a chunk.
+__attribute__((noinline)) inline int64_t group_of(int64_t chunk, const int64_t* start, int64_t n) {
+    return std::upper_bound(start, start + n + 1, chunk) - start - 1;
+}
+
+// Sets out[g * size ..] to the sum over the rows of group g, for few groups that may be long. sum(begin, end, g, into)
+// writes the sum of rows begin..end of group g, of type T, to into[size]. Groups longer than a chunk are summed chunk
+// by chunk, and the partial sums are added in ascending order. The length of chunks depends on the number of rows alone.
+template <class T, class I, class Out, class Sum>
+inline void chunked_sum(const I* ptr, int64_t n, int64_t size, int64_t work_per_row, Out* out, Sum sum) {
+    if (n <= 0) return;
+    // About 64 partial sums at most, fewer when they are large (4 Mi elements in all).
+    const auto [chunk, start, slot] = cut_into_chunks(ptr, n, std::clamp<int64_t>((int64_t{1} << 22) / size, 8, 64));
+    T* const partials = slot[n] > 0 ? scratch<ChunkPartials, T>(slot[n] * size) : nullptr;
+    const int64_t total = static_cast<int64_t>(ptr[n]) - static_cast<int64_t>(ptr[0]);
+    const bool serial = total * work_per_row + n * size < kSerialWork;
+    run_blocks(start[n], serial, [=, chunk = chunk, start = start, slot = slot](int64_t c) mutable {
+        const int64_t g = group_of(c, start, n);
+        const int64_t end = ptr[g + 1], from = ptr[g] + (c - start[g]) * chunk;
+        const bool divided = slot[g + 1] > slot[g];
+        T* into;
+        if (divided)
+            into = partials + (slot[g] + c - start[g]) * size;
+        else if constexpr (std::is_same_v<T, Out>)
+            into = out + g * size;
+        else
+            into = scratch<WholeSum, T>(size);
+        sum(from, std::min(end, from + chunk), g, into);
+        if constexpr (!std::is_same_v<T, Out>)
+            if (!divided) std::copy_n(into, size, out + g * size);
+    });
+    if (slot[n] > 0) add_partials(slot, n, size, partials, out);
 }
 
 // Sets out[g * F_ ..] to the sum over the rows p of group g; body(p, acc) adds the terms of a row into acc[F_].

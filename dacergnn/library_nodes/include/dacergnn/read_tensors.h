@@ -11,8 +11,6 @@ extern "C" void *PyList_GetItem(void *list, std::ptrdiff_t index);
 extern "C" void *PyLong_AsVoidPtr(void *number);
 extern "C" void *PyBool_FromLong(long value);
 extern "C" void PyErr_Clear();
-extern "C" void *PyEval_SaveThread();
-extern "C" void PyEval_RestoreThread(void *state);
 
 namespace dacergnn {
 
@@ -54,20 +52,6 @@ inline int read_tensors(void *list, const std::int64_t *expected, std::int64_t *
     packed[position] = (std::int64_t)tensor.data + (std::int64_t)tensor.offset;
   }
   return 0;
-}
-
-// Implements a built-in function of Python, whose arguments are a list of tensors and the addresses of `expected` and
-// `packed` of `read_tensors`. If the tensors are as expected, it calls `function` with `packed`, while other threads
-// may run Python, and returns True; else it returns False.
-template <class Function>
-void *read_and_call(void *const *arguments, Function function) {
-  const auto *expected = (const std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
-  auto *packed = (std::int64_t *)PyLong_AsVoidPtr(arguments[2]);
-  if (read_tensors(arguments[0], expected, packed)) return PyBool_FromLong(0);
-  void *state = PyEval_SaveThread();
-  function(packed);
-  PyEval_RestoreThread(state);
-  return PyBool_FromLong(1);
 }
 
 }  // namespace dacergnn

@@ -18,28 +18,17 @@ from dacergnn.library_nodes.targets.cpu.shared_sum import shared_sum_code
 from dacergnn.library_nodes.traversal.formats import FORMATS
 from dacergnn.library_nodes.traversal.plan import NestPlan, SharedSumPlan
 from dacergnn.library_nodes.traversal.planner import plan_nest
+from dacergnn.native.precompiled import KERNELS
 from dacergnn.native.processor import NATIVE_FLAGS
 from dacergnn.target import Target
 
-HEADERS = (
-    "dacergnn/scalar.h",
-    "dacergnn/parallel.h",
-    "dacergnn/formats.h",
-    "dacergnn/segment_gemm.h",
-    "dacergnn/segment_outer.h",
-    "dacergnn/weight_product.h",
-)
 PRELUDE = """#include <cstdint>
 #define DACE_EXPORTED extern "C"
 namespace dacergnn { struct bfloat16; struct float16; }
 namespace dace { using dacergnn::bfloat16; using dacergnn::float16; }"""
 CALL = """
 #include "include/dacergnn/packed_call.h"
-#include "include/dacergnn/read_tensors.h"
 extern "C" void call_{name}(const std::int64_t *packed) {{ dacergnn::packed_call(__program_{name}, packed); }}
-extern "C" void *read_and_call_{name}(void *, void *const *arguments, std::ptrdiff_t) {{
-  return dacergnn::read_and_call(arguments, call_{name});
-}}
 """
 
 
@@ -47,7 +36,7 @@ extern "C" void *read_and_call_{name}(void *, void *const *arguments, std::ptrdi
 class CPUHeaders(Headers):
     """Makes the headers of kernels visible to generated code."""
 
-    headers = {"frame": [f"include/{h}" for h in HEADERS]}
+    headers = {"frame": [KERNELS]}
 
 
 def kernel_code(operator: GraphOperator, arrays: Mapping[str, Any]) -> str:
