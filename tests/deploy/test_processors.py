@@ -23,7 +23,7 @@ from tests.support.library import export
 
 _SOURCE = Path(__file__).with_name("run_model.c")
 _CAPACITY = 1 << 16
-pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
+pytestmark = [pytest.mark.check, pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")]
 
 
 def _program(compiler: str, folder: Path) -> Path:

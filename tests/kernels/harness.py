@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from tests.support.compilers import needs
 
 INCLUDE = Path(__file__).parents[2] / "dacergnn" / "library_nodes" / "include"
 FLAGS = ["-O3", "-march=native", "-fopenmp", "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC"]
-COMPILERS = ("g++", "clang++")
+BY_COMPILER = ("g++", pytest.param("clang++", marks=pytest.mark.check))
 
 Array = npt.NDArray[np.generic]
 

@@ -12,7 +12,7 @@ import pytest
 
 from dacergnn.cost import longest_undivided
 from tests.kernels.harness import (
-    COMPILERS,
+    BY_COMPILER,
     CONFIGS,
     DEEP_CONFIGS,
     REDUCE_SIZES,
@@ -28,7 +28,7 @@ from tests.kernels.harness import (
 NUMPY = {"float": np.float32, "double": np.float64, "int32_t": np.int32, "int64_t": np.int64}
 
 
-@pytest.fixture(scope="session", params=COMPILERS)
+@pytest.fixture(scope="session", params=BY_COMPILER)
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return build(Path(tmp_path_factory.mktemp("kernels")), request.param)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from scipy import special
 
-from tests.kernels.harness import COMPILERS, INCLUDE, command
+from tests.kernels.harness import BY_COMPILER, INCLUDE, command
 
 SOURCE = """
 #include "dacergnn/scalar.h"
@@ -37,7 +37,7 @@ SOURCE += "".join(
 Array = npt.NDArray[np.floating]
 
 
-@pytest.fixture(scope="module", params=COMPILERS)
+@pytest.fixture(scope="module", params=BY_COMPILER)
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder: Path = tmp_path_factory.mktemp("scalar")
     source = folder / "scalar.cpp"

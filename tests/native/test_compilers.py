@@ -134,6 +134,7 @@ int main() { return right<float, 16, 12>() && right<float, 7, 20>() && right<dou
 """
 
 
+@pytest.mark.check
 def test_headers_for_clang(tmp_path: Path) -> None:
     """Also where clang is not installed: g++ stands in for it, without the function that clang lacks."""
     clang = next(

@@ -154,6 +154,7 @@ def test_statements(case: str) -> None:
     check(case)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("case", [case for case in CASES if "pure" not in case])
 def test_statements_by_clang(case: str) -> None:
     with built_by("clang++"):

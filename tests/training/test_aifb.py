@@ -99,6 +99,7 @@ def test_losses_are_those_of_pyg_step_by_step() -> None:
         assert layer.last_call[1] is load()[0].graph
 
 
+@pytest.mark.check
 def test_accuracy_is_that_of_pyg_over_seeds() -> None:
     accuracies = [compiled_run(seed).accuracy for seed in range(SEEDS)]
     assert abs(statistics.mean(accuracies) - PYG_MEAN) <= PYG_DEVIATION, accuracies

@@ -52,6 +52,7 @@ def step(browser: Page, name: str) -> None:
     browser.click(f'nav [data-step="{number}"]')
 
 
+@pytest.mark.check
 def test_forward_and_backward_stand_side_by_side(browser: Page) -> None:
     step(browser, "select adjacency")
     sides = browser.value(
@@ -65,6 +66,7 @@ def test_forward_and_backward_stand_side_by_side(browser: Page) -> None:
     assert colours(browser, f"{VISIBLE} .phases svg") > 30
 
 
+@pytest.mark.check
 def test_a_click_on_a_box_shows_its_statements(browser: Page) -> None:
     step(browser, "frontend")
     assert "The program as the front end wrote it." in panel(browser)
@@ -78,6 +80,7 @@ def test_a_click_on_a_box_shows_its_statements(browser: Page) -> None:
     assert "The program as the front end wrote it." in panel(browser)
 
 
+@pytest.mark.check
 def test_a_step_shows_what_it_changed(browser: Page) -> None:
     step(browser, "compact materialization")
     text = panel(browser)
@@ -88,6 +91,7 @@ def test_a_step_shows_what_it_changed(browser: Page) -> None:
     assert browser.value(fill.format(VISIBLE, "largest")) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.check
 def test_the_backward_is_collapsed_until_asked(browser: Page) -> None:
     step(browser, "traversal fusion")
     browser.click(f'{VISIBLE} .phases [data-peer="att"]')
@@ -102,6 +106,7 @@ def test_the_backward_is_collapsed_until_asked(browser: Page) -> None:
     assert browser.value(boxes) == collapsed
 
 
+@pytest.mark.check
 def test_every_text_is_inside_its_box(browser: Page) -> None:
     outside = f"""[...document.querySelectorAll('{VISIBLE} .box')].filter(b => b.checkVisibility()).filter(b => {{
         const right = b.querySelector('rect').getBoundingClientRect().right;
@@ -119,6 +124,7 @@ def test_the_page_is_whole_without_network() -> None:
     assert "https:" not in text
 
 
+@pytest.mark.check
 def test_daces_viewer_opens_the_files(tmp_path: Path) -> None:
     """The page that `sdfv FILE` opens; the icons' font is not in DaCe's package, so that its loading fails."""
     sdfg = steps_of_program(ATTENTION, LEARNED)[-1].sdfgs["backward"]
