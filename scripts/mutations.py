@@ -4,6 +4,7 @@
     python scripts/mutations.py --list | --check | --baseline     # with the same choices
 
 The changes are in mutations.toml. Each is made in a copy of the checkout, whose kept builds are those of the checkout.
+Tests that are marked `check` are left out, as in `make test`.
 A change is killed if a test fails, takes too long or cannot be imported; it has survived if all tests pass.
 """
 
@@ -174,7 +175,7 @@ class Copy:
 
     def test(self, files: Iterable[str], limit: float, *options: str, own_cache: bool = False) -> Outcome:
         """Runs files of tests for at most ``limit`` seconds."""
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *files]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not check", *options, *files]
         with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryFile("w+", errors="replace") as output:
             variables = self._variables() | ({"DACERGNN_CACHE_DIR": cache} if own_cache else {})
             start = time.monotonic()

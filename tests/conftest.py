@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Generator
@@ -74,6 +75,12 @@ def _report_times(terminalreporter: Any, reports: list[Any]) -> None:
     terminalreporter.section("seconds of workers by folder, and the slowest tests")
     for name, seconds in [*folders.most_common(), *tests.most_common(10)]:
         terminalreporter.line(f"{seconds:7.1f}  {name}")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end, so that the garbage collector need not visit them in each test."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,7 @@ from tests.support.nvcc import needs_nvcc
 LAYER = ("forecast", "--model", "rgcn", "--data", "aifb~0.02", "--features", "16")
 
 
+@pytest.mark.check
 def test_training() -> None:
     needs_nvcc()
     result = run(*LAYER, "--gpu", "a100")
@@ -22,6 +23,7 @@ def test_training() -> None:
         assert part in result.output
 
 
+@pytest.mark.check
 def test_inference_as_json() -> None:
     needs_nvcc()
     found = json.loads(run(*LAYER, "--mode", "infer", "--arch", "80", "--precision", "bfloat16", "--json").output)
@@ -47,6 +49,7 @@ def test_errors(options: tuple[str, ...], message: str) -> None:
     assert message in result.output
 
 
+@pytest.mark.check
 def test_an_architecture_that_nvcc_does_not_know() -> None:
     needs_nvcc()
     assert "does not know compute capability 8.3" in run(*LAYER, "--arch", "83", "--gpu", "h100").output

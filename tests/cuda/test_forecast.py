@@ -48,6 +48,7 @@ def profiled(monkeypatch: pytest.MonkeyPatch, emulated_device: Config) -> Any:
     return profile
 
 
+@pytest.mark.check
 def test_forecasts_stand_beside_times(profiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_nvcc()
     monkeypatch.setattr(nvcc, "compiler", COMPILER)

@@ -19,6 +19,8 @@ from tests.modules.layers import arguments, rgcn
 from tests.support.nvcc import needs_nvcc
 from tests.support.on_device import build_native
 
+pytestmark = pytest.mark.check
+
 
 def test_products_build_for_a_device() -> None:
     needs_nvcc()

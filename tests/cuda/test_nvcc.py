@@ -45,6 +45,7 @@ void spill(float* y) { dacergnn::cuda::launch<1024>(1, 0, Spilling{y}); }
 """
 
 
+@pytest.mark.check
 def test_the_samples_compile_for_every_architecture() -> None:
     usages = compile_nvcc(SOURCE.read_text(), (80, 90))
     products = [u for u in usages if "Product" in u.name]
@@ -65,12 +66,14 @@ def test_no_nvcc_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
         compile_nvcc("")
 
 
+@pytest.mark.check
 def test_spills_are_seen() -> None:
     (usage,) = compile_nvcc(SPILLING, (80,))
     assert usage.registers <= 64
     assert usage.spilled > 0
 
 
+@pytest.mark.check
 def test_warnings_are_errors() -> None:
     with pytest.raises(AssertionError, match="unused"):
         compile_nvcc("void f() { int unused; }", (80,))
@@ -164,6 +167,7 @@ def kernel_templates() -> set[str]:
     return {re.split(r"\W", part)[0] for part in structs if "= blockIdx.x) const" in part}
 
 
+@pytest.mark.check
 @pytest.mark.no_cover
 @pytest.mark.parametrize("kernels", SOURCES)
 def test_kernels(kernels: str, record_property: Callable[[str, object], None]) -> None:

@@ -13,6 +13,8 @@ from tests.cuda.test_nvcc import layer
 from tests.support.nvcc import needs_nvcc
 from tests.support.sass import Kernel, kernels_of
 
+pytestmark = pytest.mark.check
+
 ARCHITECTURES = (80, 86, 89, 90, 100, 120)
 SLOW = """
 struct Slow {

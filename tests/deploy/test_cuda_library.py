@@ -162,6 +162,7 @@ def test_every_allocation_that_fails_is_an_error(exports: Exports) -> None:
     assert refused > 5
 
 
+@pytest.mark.check
 def test_nvcc_builds_what_needs_nothing(tmp_path: Path) -> None:
     needs_nvcc()
     network = trained("HeteroConv-SAGE")

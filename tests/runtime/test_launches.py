@@ -24,6 +24,7 @@ def backward() -> ProgramWithClocks:
     return ProgramWithClocks.of(compilation.backward, compilation.saved)
 
 
+@pytest.mark.check
 def test_launches_of_every_group() -> None:
     needs_nvcc()
     program = backward()
@@ -48,6 +49,7 @@ def test_launches_of_every_group() -> None:
     assert blocks(small, 108) < blocks(large, 58) < blocks(large, 108)
 
 
+@pytest.mark.check
 def test_graphs_without_rows_launch_less() -> None:
     needs_nvcc()
     program = backward()
@@ -56,6 +58,7 @@ def test_graphs_without_rows_launch_less() -> None:
     assert not all(groups)
 
 
+@pytest.mark.check
 def test_an_unknown_architecture() -> None:
     needs_nvcc()
     with pytest.raises(BuildError, match="does not know compute capability 99"):
