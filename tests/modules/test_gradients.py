@@ -24,8 +24,6 @@ from tests.modules.layers import (
     features,
     gradients,
     hetero_graph,
-    hgt,
-    hgt_arguments,
     native,
     rgat,
     rgcn,
@@ -95,17 +93,6 @@ def test_nothing_to_differentiate_builds_no_backward() -> None:
     assert gradient_arrays(layer) == set()
 
 
-def test_gradients_accumulate() -> None:
-    layer, args = compiled(rgat()), arguments()
-    layer(*args).sum().backward()
-    once = [None if p.grad is None else p.grad.clone() for p in layer.parameters()]
-    layer(*args).sum().backward()
-    for parameter, before in zip(layer.parameters(), once, strict=True):
-        assert (parameter.grad is None) == (before is None)
-        if before is not None:
-            assert_close(parameter.grad, 2 * before)
-
-
 # Finite differences in float64 ------------------------------------------------------------------------------
 
 
@@ -128,22 +115,6 @@ def check(layer: nn.Module, x: Any, *rest: Any) -> None:
 def test_native_layer(name: str, edges: Edges) -> None:
     x = features(torch.float64, channels=M if name == "HGT" else K)
     check(native(name).double(), x, hetero_graph(edges))
-
-
-@pytest.mark.parametrize("options", [{}, {"aggr": "max"}, {"num_blocks": 2}])
-def test_rgcn_of_pyg(options: dict[str, Any]) -> None:
-    check(compiled(rgcn(**options).double()), *arguments(typed_edges(12, 3), torch.float64))
-
-
-def test_rgat_of_pyg() -> None:
-    layer = rgat(heads=2)
-    for parameter in layer.parameters():  # some are left uninitialized
-        parameter.data.normal_(generator=torch.Generator().manual_seed(1))
-    check(compiled(layer.double()), *arguments(typed_edges(12, 3), torch.float64))
-
-
-def test_hgt_of_pyg() -> None:
-    check(compiled(hgt().double()), *hgt_arguments(torch.float64))
 
 
 @pytest.mark.parametrize("name", ["RGCN", "RGAT"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -163,18 +162,6 @@ def test_a_layer_of_ones_own() -> None:
     assert optimized.original is layer
 
 
-def test_copies_and_parameters() -> None:
-    layer, args = pyg().GraphConv(K, M), (draw(N, K), edges(), weights())
-    optimized = traced(layer.double())
-    assert [n for n, _ in optimized.named_parameters()] == [n for n, _ in layer.named_parameters()]
-    assert all(a is b for a, b in zip(optimized.parameters(), layer.parameters(), strict=True))
-    expected = optimized(*args)
-    for other in (copy.deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
-        assert type(other.runner) is TracedRunner
-        assert_close(other(*args), expected, 1e-12)
-    assert dacergnn.revert(optimized) is layer
-
-
 def test_state_that_a_call_sets_is_kept() -> None:
     args = (draw(N, K), edges())
     layer = own(pyg().GCNConv(K, M, cached=True)).double()
@@ -307,12 +294,6 @@ def test_edges_out_of_range() -> None:
     index[0, 3] = N
     with pytest.raises(GraphError, match=rf"edge_index\[0\].*{N}"):
         traced(own(pyg().SAGEConv(K, M)).double())(draw(N, K), index)
-
-
-def test_torch_compile_takes_the_original() -> None:
-    layer = own(pyg().SAGEConv(K, M)).double()
-    args = (draw(N, K), edges())
-    assert_close(torch.compile(traced(layer), backend="eager")(*args), layer(*args), 0)
 
 
 def test_a_failing_original_says_what_was_tried() -> None:
