@@ -173,15 +173,6 @@ def test_state_that_a_call_sets_is_kept() -> None:
     assert optimized.graphs.encoded == 1
 
 
-def test_edge_values_come_back_in_the_order_of_the_edges() -> None:
-    layer = pyg().TransformerConv(K, 4, heads=2).double()
-    args = (draw(N, K), edges())
-    out, (index, alpha) = traced(layer)(*args, return_attention_weights=True)
-    expected, (expected_index, expected_alpha) = layer(*args, return_attention_weights=True)
-    assert torch.equal(index, expected_index)
-    assert_close([out, alpha], [expected, expected_alpha], 1e-10)
-
-
 @pytest.mark.parametrize(
     "make", [lambda: pyg().TransformerConv(K, 4, heads=2, dropout=0.5), lambda: pyg().APPNP(2, 0.1, 0.5)]
 )
