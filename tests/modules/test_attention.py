@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,40 +49,32 @@ def test_nodes_that_are_not_there_are_named_by_their_place() -> None:
             compiled(gat())(features(), edges)
 
 
-def test_every_call_with_dropout_draws_anew() -> None:
-    layer, expected = compiled(gat(dropout=0.5)), gat(dropout=0.5)
-    edges = EDGES.edge_index.clone()
-    results: list[list[Tensor]] = []
-    for module in (layer, expected):
-        torch.manual_seed(7)
-        results.append([module(features(), edges) for _ in range(3)])
-    assert_close(*results)
-    assert not torch.equal(results[0][0], results[0][1])
-    for module in (layer, expected):
-        module.eval()
-    assert_close(layer(features(), edges), expected(features(), edges))
-
-
 @pytest.mark.parametrize(
-    "options",
+    ("make", "options"),
     [
-        {},
-        {"heads": 2, "edge_dim": 3},
-        {"attention_mode": "multiplicative-self-attention", "dim": 2},
-        {"attention_mechanism": "within-relation", "heads": 2},
+        (gat, {}),
+        (rgat, {}),
+        (rgat, {"heads": 2, "edge_dim": 3}),
+        (rgat, {"attention_mode": "multiplicative-self-attention", "dim": 2}),
+        (rgat, {"attention_mechanism": "within-relation", "heads": 2}),
     ],
 )
-def test_dropout_of_attention_under_relations(options: dict[str, Any]) -> None:
-    layer, expected = compiled(rgat(dropout=0.5, **options)), rgat(dropout=0.5, **options)
+def test_every_call_with_dropout_draws_anew(make: Callable[..., Any], options: dict[str, Any]) -> None:
+    layer, expected = compiled(make(dropout=0.5, **options)), make(dropout=0.5, **options)
+    args = (EDGES.edge_index.clone(), *([EDGES.edge_type] if make is rgat else []))
     given = {"edge_attr": features(rows=EDGES.edge_type.numel(), channels=3)} if "edge_dim" in options else {}
     results: list[list[Tensor]] = []
     for module in (layer, expected):
         torch.manual_seed(7)
         x = features().requires_grad_()
-        out = [module(x, EDGES.edge_index, EDGES.edge_type, **given) for _ in range(3)]
-        results.append([*out, *torch.autograd.grad(torch.cat(out).square().sum(), (x, module.q, module.k))])
+        out = [module(x, *args, **given) for _ in range(3)]
+        wanted = [x, module.q, module.k] if make is rgat else [x]
+        results.append([*out, *torch.autograd.grad(torch.cat(out).square().sum(), wanted)])
     assert_close(*results)
     assert not torch.equal(results[0][0], results[0][1])
+    for module in (layer, expected):
+        module.eval()
+    assert_close(layer(features(), *args, **given), expected(features(), *args, **given))
 
 
 def test_attributes_follow_edges_when_loops_move() -> None:
