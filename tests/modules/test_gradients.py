@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 import torch
@@ -96,25 +95,18 @@ def test_nothing_to_differentiate_builds_no_backward() -> None:
 # Finite differences in float64 ------------------------------------------------------------------------------
 
 
-def check(layer: nn.Module, x: Any, *rest: Any) -> None:
-    """torch's gradcheck by x and every parameter."""
-    names = list(x) if isinstance(x, dict) else []
-    features_in = [t.detach().clone().requires_grad_() for t in (x.values() if names else [x])]
-    parameters = [p for _, p in layer.named_parameters()]
-
-    def call(*leaves: torch.Tensor) -> Any:
-        first = dict(zip(names, leaves, strict=False)) if names else leaves[0]
-        out = layer(first, *rest)
-        return tuple(out.values()) if isinstance(out, dict) else out
-
-    assert torch.autograd.gradcheck(call, (*features_in, *parameters), eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True)
-
-
 @pytest.mark.parametrize("edges", [typed_edges(12, 3), typed_edges(0, 1)], ids=["12 edges", "no edges"])
 @pytest.mark.parametrize("name", ["RGCN", "RGAT", "HGT"])
 def test_native_layer(name: str, edges: Edges) -> None:
-    x = features(torch.float64, channels=M if name == "HGT" else K)
-    check(native(name).double(), x, hetero_graph(edges))
+    """By x and every parameter."""
+    layer, graph = native(name).double(), hetero_graph(edges)
+    x = features(torch.float64, channels=M if name == "HGT" else K).requires_grad_()
+
+    def call(x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        return layer(x, graph)
+
+    inputs = (x, *layer.parameters())
+    assert torch.autograd.gradcheck(call, inputs, eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 @pytest.mark.parametrize("name", ["RGCN", "RGAT"])
