@@ -267,12 +267,15 @@ def test_a_layer_goes_when_nobody_holds_it(kind: Kind) -> None:
 
 @every_original
 def test_train_and_eval_change_nothing_here(kind: Kind) -> None:
-    original, fast = kind.pair()
+    reference, original = kind.original(), kind.original()
+    fast = dacergnn.optimize(original, on_unsupported="error")
     for mode in (True, False, True):
-        for module in (original, fast):
+        for module in (reference, fast):
             module.train(mode)
-        assert fast.training is mode
-        assert_same_calls(kind, fast, original)
+        assert {part.training for part in fast.modules()} == {mode}
+        assert original.training is mode or not isinstance(fast, CompiledLayer)
+        assert_same_calls(kind, fast, reference)
+    assert not dacergnn.optimize(original.eval()).training
 
 
 # Ways to run ------------------------------------------------------------------------------------------------------
