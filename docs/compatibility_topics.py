@@ -147,11 +147,34 @@ TOPICS: dict[str, list[Topic]] = {
     ],
     "The module, and ways to run it": [
         Topic(
-            "test_instances_attributes_and_copies",
+            "test_instances_and_attributes",
+            "is one of",
+            "`isinstance`, `repr`, `parameters`, `revert`, a second `optimize`",
+            "an instance of the original's class with the same parameters",
+        ),
+        Topic(
+            "test_copies",
             "copies",
-            "`isinstance`, `repr`, `state_dict`, `load_state_dict`, `copy`, `deepcopy`, `pickle`, `revert`, a second "
-            "`optimize`",
-            "an instance of the original's class with the same state; copies are compiled, too",
+            "`copy`, `deepcopy`, `pickle`, `torch.save`",
+            "copies are compiled, too; all but those of `copy` have parameters of their own",
+        ),
+        Topic(
+            "test_state_dicts_go_both_ways",
+            "state",
+            "`state_dict` and `load_state_dict`",
+            "those of the original, in both directions",
+        ),
+        Topic(
+            "test_conversions_are_those_of_both",
+            "converted",
+            "`.double()` between calls",
+            "the parameters of both are converted",
+        ),
+        Topic(
+            "test_an_optimizer_made_before_goes_on",
+            "optimizer",
+            "an optimizer that was made before `optimize` goes on",
+            "it steps the parameters of both",
         ),
         Topic(
             "test_a_layer_goes_when_nobody_holds_it",
@@ -170,6 +193,42 @@ TOPICS: dict[str, list[Topic]] = {
             "inference first",
             "the first call in `torch.inference_mode()`, then training",
             "what the first call has prepared takes part in training",
+        ),
+        Topic(
+            "test_calls_without_gradients",
+            "`no_grad`",
+            "calls under `no_grad` and in `inference_mode`",
+            "the same results, without gradients",
+        ),
+        Topic(
+            "test_arguments_by_name",
+            "by name",
+            "arguments are given by their names",
+            "the results of the original",
+        ),
+        Topic(
+            "test_calls_like_one_before_are_not_examined",
+            "repeated",
+            "calls like one before, with other features",
+            "they run its program at once, in training and evaluation",
+        ),
+        Topic(
+            "test_calls_unlike_those_before_are_examined",
+            "not repeated",
+            "calls unlike those before, under autocast, say",
+            "they are examined, as all calls of layers are that make their weights anew",
+        ),
+        Topic(
+            "test_arguments_are_not_kept",
+            "keeps nothing",
+            "the last reference to the arguments of repeated calls goes",
+            "they go, too",
+        ),
+        Topic(
+            "test_torch_compile",
+            "`torch.compile`",
+            "a call and its backward in `torch.compile`, of the layer and of a deep copy",
+            "the values of the original; without breaks, but for graphs of DGL, which torch cannot trace",
         ),
         Topic(
             "test_programs_of_torch_export_never_run_another_layer",

@@ -24,6 +24,16 @@ def gradients(module: nn.Module) -> list[Tensor | None]:
     return [p.grad for p in module.parameters()]
 
 
+def outcome(kind: Kind, module: nn.Module, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Results of a call, and gradients by its features and all parameters, zeros where there is none."""
+    features = [x.to(dtype).requires_grad_() for x in kind.features()]
+    results = outputs(module(*kind.call(*features)))
+    weights = [torch.linspace(-1, 1, part.numel(), dtype=part.dtype).view(part.shape) for part in results]
+    total = torch.stack([(part * weight).sum() for part, weight in zip(results, weights, strict=True)]).sum()
+    found = torch.autograd.grad(total, [*features, *module.parameters()], materialize_grads=True)
+    return [*(part.detach() for part in results), *found]
+
+
 def assert_same(found: Any, expected: Any, tolerance: float = 1e-9) -> None:
     found, expected = ([*v] if isinstance(v, (list, tuple)) else [v] for v in (found, expected))
     assert len(found) == len(expected)

@@ -104,13 +104,21 @@ def test_writes_to_weights_of_edges_in_memory_of_numpy() -> None:
             torch.testing.assert_close(fast(_features(), index, weights), original(_features(), index, weights))
 
 
+EDITED: list[Callable[[], nn.Module]] = [
+    lambda: dglnn.GraphConv(F, M),
+    lambda: dglnn.SAGEConv(F, M, "gcn"),
+    lambda: dglnn.GATConv(F, M, 2),
+    DGLForward,
+]
+
+
 def _edited(g: Any) -> None:
     g.remove_edges(torch.arange(4))
     g.add_edges(*edges(5)[0][:, :4])
 
 
 @pytest.mark.parametrize("edit", ["structure", "memory"])
-@pytest.mark.parametrize("make", [lambda: dglnn.GraphConv(F, M), lambda: dglnn.GATConv(F, M, 2), DGLForward])
+@pytest.mark.parametrize("make", EDITED)
 def test_graphs_of_dgl_that_are_edited(make: Callable[[], nn.Module], edit: str) -> None:
     torch.manual_seed(0)
     original = make()

@@ -6,11 +6,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.compatibility.comparing import every_kind
+from tests.compatibility.comparing import assert_same, every_kind
 from tests.compatibility.kinds import Kind, outputs
 
 TYPES = [torch.bfloat16, torch.float16]
 TRACED = ("pyg.traced-ResGatedGraphConv", "pyg.traced-UserLayer", "compile-DGL-forward")
+
+FLOAT32_ALONE = ("dgl.GraphConv",)
+"""Layers that under autocast take features of float32, but none of 16 bits, while their parameters are of float32."""
 
 
 def rounded(module: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -44,17 +47,20 @@ def test_elements_of_sixteen_bits(kind: Kind, dtype: torch.dtype) -> None:
         assert error <= 2 * torch.finfo(dtype).eps * scale, (a.shape, error / scale)
 
 
+@pytest.mark.parametrize("calls", [0, 3], ids=["first", "between-others"])
 @every_kind
-def test_autocast(kind: Kind) -> None:
+def test_autocast(kind: Kind, calls: int) -> None:
     """Layers compute in the type of autocast, traced ones in that of their parameters; gradients have the types of what
-    they belong to."""
+    they belong to. Calls before and after know nothing of it."""
     module = kind.compiled(torch.float32)
     leaves = [x.float().requires_grad_() for x in kind.features()]
+    others = [outputs(module(*kind.call(*leaves))) for _ in range(calls)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = outputs(module(*kind.call(*leaves)))
     loss = torch.stack([part.double().square().sum() for part in found]).sum()
     gradients = torch.autograd.grad(loss, [*leaves, *module.parameters()], allow_unused=True)
     assert {g.dtype for g in gradients if g is not None} == {torch.float32}
+    assert all(g is not None and g.any() for g in gradients[: len(leaves)])
     rounded = kind.compiled(torch.bfloat16)
     expected = outputs(rounded(*kind.call(*[x.bfloat16() for x in leaves])))
     for a, b in zip(found, expected, strict=True):
@@ -63,3 +69,8 @@ def test_autocast(kind: Kind) -> None:
             torch.testing.assert_close(a, b.float(), rtol=0.05, atol=0.05)
         else:
             assert torch.equal(a, b)
+    if kind.name not in (*TRACED, *FLOAT32_ALONE):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert_same(outputs(module(*kind.call(*[x.bfloat16() for x in leaves]))), expected, 0)
+    for other in others:
+        assert_same(outputs(module(*kind.call(*leaves))), other, 0)

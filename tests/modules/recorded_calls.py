@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
+from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.pyg.traced import MessagePassingTracer
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.traced_runner import TracedRunner
@@ -20,13 +21,13 @@ N, E, K = 17, 60, 6
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """As many items as calls have been recorded."""
     found: list[int] = []
-    original = MessagePassingTracer.call
+    for tracer in (MessagePassingTracer, ForwardTracer):
 
-    def call(self: Any, *args: Any) -> Any:
-        found.append(1)
-        return original(self, *args)
+        def call(self: Any, *args: Any, original: Any = tracer.call) -> Any:
+            found.append(1)
+            return original(self, *args)
 
-    monkeypatch.setattr(MessagePassingTracer, "call", call)
+        monkeypatch.setattr(tracer, "call", call)
     return found
 
 

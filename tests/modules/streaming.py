@@ -35,6 +35,13 @@ def edges(seed: int = 0, nodes: int = N) -> tuple[Tensor, Tensor]:
     return torch.randint(nodes, (2, E), generator=generator), torch.randint(R, (E,), generator=generator)
 
 
+def call(name: str) -> tuple[nn.Module, Tensor, tuple[Tensor, ...]]:
+    """A layer, its features, and its edges."""
+    edge_index, edge_type = edges()
+    own = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
+    return LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64), own
+
+
 def program(layer: nn.Module) -> tuple[CompiledProgram, HeteroGraph]:
     call = compiled_parts(layer)[0].part.last_call
     assert call is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn.errors import GraphError
 from tests.frontends.graphs import dgl_graph
-from tests.modules.layers import EDGES, K, assert_close, compiled, features, gradients, pyg, rgat
+from tests.modules.layers import EDGES, K, assert_close, compiled, features, pyg, rgat
 
 
 def gat(**options: Any) -> nn.Module:
@@ -26,22 +26,6 @@ def loops_at(*places: int) -> Tensor:
     for node, place in enumerate(places, start=2):
         edges[:, place] = node
     return edges
-
-
-def test_calls_that_look_alike_are_not_examined_again() -> None:
-    layer = compiled(gat())
-    expected = gat()
-    edges = EDGES.edge_index.clone()
-    for seed in range(3):
-        x = features() + seed
-        assert_close(layer(x, edges), expected(x, edges))
-    assert layer.runner.repeated is not None
-    edges[0, 0] += 1
-    assert_close(layer(x, edges), expected(x, edges))
-    with torch.no_grad():
-        for module in (layer, expected):
-            module.att_src.mul_(2.0)
-    assert_close(layer(x, edges), expected(x, edges))
 
 
 @pytest.mark.parametrize("options", [{"edge_dim": 3}, {"concat": False}, {"residual": True, "concat": False}])
@@ -65,40 +49,32 @@ def test_nodes_that_are_not_there_are_named_by_their_place() -> None:
             compiled(gat())(features(), edges)
 
 
-def test_every_call_with_dropout_draws_anew() -> None:
-    layer, expected = compiled(gat(dropout=0.5)), gat(dropout=0.5)
-    edges = EDGES.edge_index.clone()
-    results: list[list[Tensor]] = []
-    for module in (layer, expected):
-        torch.manual_seed(7)
-        results.append([module(features(), edges) for _ in range(3)])
-    assert_close(*results)
-    assert not torch.equal(results[0][0], results[0][1])
-    for module in (layer, expected):
-        module.eval()
-    assert_close(layer(features(), edges), expected(features(), edges))
-
-
 @pytest.mark.parametrize(
-    "options",
+    ("make", "options"),
     [
-        {},
-        {"heads": 2, "edge_dim": 3},
-        {"attention_mode": "multiplicative-self-attention", "dim": 2},
-        {"attention_mechanism": "within-relation", "heads": 2},
+        (gat, {}),
+        (rgat, {}),
+        (rgat, {"heads": 2, "edge_dim": 3}),
+        (rgat, {"attention_mode": "multiplicative-self-attention", "dim": 2}),
+        (rgat, {"attention_mechanism": "within-relation", "heads": 2}),
     ],
 )
-def test_dropout_of_attention_under_relations(options: dict[str, Any]) -> None:
-    layer, expected = compiled(rgat(dropout=0.5, **options)), rgat(dropout=0.5, **options)
+def test_every_call_with_dropout_draws_anew(make: Callable[..., Any], options: dict[str, Any]) -> None:
+    layer, expected = compiled(make(dropout=0.5, **options)), make(dropout=0.5, **options)
+    args = (EDGES.edge_index.clone(), *([EDGES.edge_type] if make is rgat else []))
     given = {"edge_attr": features(rows=EDGES.edge_type.numel(), channels=3)} if "edge_dim" in options else {}
     results: list[list[Tensor]] = []
     for module in (layer, expected):
         torch.manual_seed(7)
         x = features().requires_grad_()
-        out = [module(x, EDGES.edge_index, EDGES.edge_type, **given) for _ in range(3)]
-        results.append([*out, *torch.autograd.grad(torch.cat(out).square().sum(), (x, module.q, module.k))])
+        out = [module(x, *args, **given) for _ in range(3)]
+        wanted = [x, module.q, module.k] if make is rgat else [x]
+        results.append([*out, *torch.autograd.grad(torch.cat(out).square().sum(), wanted)])
     assert_close(*results)
     assert not torch.equal(results[0][0], results[0][1])
+    for module in (layer, expected):
+        module.eval()
+    assert_close(layer(features(), *args, **given), expected(features(), *args, **given))
 
 
 def test_attributes_follow_edges_when_loops_move() -> None:
@@ -107,31 +83,6 @@ def test_attributes_follow_edges_when_loops_move() -> None:
     attributes = features(rows=EDGES.edge_type.numel(), channels=3)
     for edges in (loops_at(0, 5), loops_at(5, 0), loops_at(0, 5)):
         assert_close(layer(features(), edges, attributes), expected(features(), edges, attributes))
-
-
-def test_state_dict_and_copies() -> None:
-    layer = compiled(gat(residual=True))
-    original = gat(residual=True)
-    assert list(layer.state_dict()) == list(original.state_dict())
-    other = copy.deepcopy(layer)
-    with torch.no_grad():
-        other.lin.weight.zero_()
-    assert_close(layer(features(), EDGES.edge_index), original(features(), EDGES.edge_index))
-
-
-def test_inside_torch_compile() -> None:
-    layer, expected = compiled(gat()), gat()
-    traced = torch.compile(layer, backend="aot_eager", fullgraph=True)
-    found = gradients(traced, (features(), EDGES.edge_index))
-    assert_close(found, gradients(expected, (features(), EDGES.edge_index)))
-
-
-def test_under_autocast() -> None:
-    layer, expected = compiled(gat()), gat()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = layer(features(), EDGES.edge_index)
-    assert found.dtype is torch.bfloat16
-    assert_close(found.float(), expected(features(), EDGES.edge_index), 0.05)
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])

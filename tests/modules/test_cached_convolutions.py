@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn.frontends.pyg.gcn import GCNFrontend
 from tests.modules.layers import assert_close, compiled, pyg
-from tests.modules.test_convolutions import LAYERS, K, M, N
+from tests.modules.test_convolutions import K, M, N
 from tests.modules.test_traced_convs import draw, edges, weights
 
 
@@ -99,17 +99,6 @@ def test_edges_that_were_written_to() -> None:
         index[0, step] = 3
         index[1, step] = 3
         assert_close(layer(x, index), original(x, index), 1e-8)
-
-
-def test_edge_index_of_pyg() -> None:
-    EdgeIndex = pytest.importorskip("torch_geometric").EdgeIndex
-    index = EdgeIndex(edges(), sparse_size=(N, N))
-    for name, make in LAYERS.items():
-        original = make().double()
-        layer = compiled(original)
-        for _ in range(3):
-            assert_close(layer(draw(N, K), index), original(draw(N, K), index), 1e-8)
-        assert layer.refusal is None, name
 
 
 def test_cached_layers_compute_factors_of_their_edges_once(monkeypatch: pytest.MonkeyPatch) -> None:

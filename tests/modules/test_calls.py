@@ -220,39 +220,6 @@ def test_nan_goes_where_the_original_has_it_in_hgt() -> None:
 # Modes of torch ---------------------------------------------------------------------------------------------
 
 
-def test_no_grad_and_inference_mode() -> None:
-    layer, args = compiled(rgat()), arguments()
-    expected = layer(*args)
-    with torch.no_grad():
-        assert torch.equal(layer(*args), expected)
-        assert not layer(*args).requires_grad
-    with torch.inference_mode():
-        found = layer(*args)
-        assert torch.equal(found, expected)
-        assert found.is_inference()
-
-
-@pytest.mark.parametrize("make", [rgcn, rgat])
-def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(make: Any) -> None:
-    original, args = make(), arguments()
-    layer = compiled(original)
-    with torch.inference_mode():
-        layer(*args)
-    assert_close(gradients(layer, args), gradients(original, args))
-    assert layer.graphs.encoded == 1
-
-
-def test_backward_twice_and_checkpoints() -> None:
-    layer, (x, *edges) = compiled(rgat()), arguments()
-    x = x.requires_grad_()
-    out = layer(x, *edges).square().sum()
-    (first,) = torch.autograd.grad(out, x, retain_graph=True)
-    assert torch.equal(torch.autograd.grad(out, x)[0], first)
-    again = torch.utils.checkpoint.checkpoint(layer, x, *edges, use_reentrant=False)
-    assert isinstance(again, Tensor)
-    assert torch.equal(torch.autograd.grad(again.square().sum(), x)[0], first)
-
-
 def test_saved_arrays_outlive_other_calls() -> None:
     layer, args = compiled(rgat()), arguments()
     expected = gradients(layer, args)

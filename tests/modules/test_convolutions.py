@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dacergnn
 from dacergnn.errors import GraphError, UnsupportedCallError
 from dacergnn.modules import CompiledLayer
-from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.traced_runner import TracedRunner
 from tests.frontends.convolution_cases import network
 from tests.modules.layers import assert_close, compiled, pyg
@@ -112,34 +110,6 @@ def test_options_that_ask_for_a_part_that_the_layer_lacks(option: str) -> None:
             assert_close(layer(x, index), expected, 1e-8)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_copies_pickles_and_parameters(name: str) -> None:
-    original, args = LAYERS[name]().double(), (draw(N, K), edges())
-    layer = compiled(original)
-    assert [n for n, _ in layer.named_parameters()] == [n for n, _ in original.named_parameters()]
-    expected = layer(*args)
-    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert type(other.runner) is FrontendRunner
-        assert_close(other(*args), expected, 1e-12)
-        other.load_state_dict(original.state_dict())
-    assert dacergnn.revert(layer) is original
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_torch_compile(name: str) -> None:
-    torch._dynamo.reset()
-    original, x, index = LAYERS[name](), draw(N, K).float(), edges()
-    model = torch.compile(dacergnn.optimize(original), fullgraph=True, backend="aot_eager")
-    assert_close(outcome_of(model, original, x, index), outcome_of(original, original, x, index))
-    torch._dynamo.reset()
-
-
-def outcome_of(model: Any, original: nn.Module, x: Tensor, index: Tensor) -> list[Tensor]:
-    x = x.clone().requires_grad_()
-    out = model(x, index)
-    return [out, *torch.autograd.grad(out.sin().sum(), [x, *original.parameters()])]
-
-
 def test_networks_that_torch_compile_cannot_take_with_the_layer() -> None:
     original = pyg().GINConv(nn.Sequential(nn.Linear(K, M), nn.BatchNorm1d(M), nn.ReLU()))
     x, index = draw(N, K).float(), edges()
@@ -148,16 +118,6 @@ def test_networks_that_torch_compile_cannot_take_with_the_layer() -> None:
     assert_close(model(x, index), expected(x, index))
     assert_close(list(original.buffers()), list(expected.buffers()))
     torch._dynamo.reset()
-
-
-def test_autocast() -> None:
-    for name, make in LAYERS.items():
-        original, x, index = make(), draw(N, K).float(), edges()
-        layer = compiled(original)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = layer(x, index)
-        assert found.dtype is torch.bfloat16, name
-        assert_close(found.float(), original(x, index), 0.05)
 
 
 def test_modules_of_a_network_are_those_of_the_moment() -> None:
@@ -251,17 +211,6 @@ def test_errors_of_dgl_are_raised_as_they_are() -> None:
             found.append(str(caught.value))
         assert found[0] == found[1]
     assert_close(compiled(layers.GraphConv(K, M, allow_zero_in_degree=True))(g, x)[N], torch.zeros(M))
-
-
-def test_a_graph_of_dgl_that_has_grown() -> None:
-    dgl = pytest.importorskip("dgl")
-    layers = pytest.importorskip("dgl.nn.pytorch")
-    g, x = dgl.graph(tuple(edges()), num_nodes=N), draw(N, K)
-    original = layers.SAGEConv(K, M, "gcn").double()
-    layer = compiled(original)
-    for _ in range(2):
-        assert_close(layer(g, x), original(g, x), 1e-8)
-        g.add_edges([0, 1], [3, 3])
 
 
 def test_refused_aggregators_of_dgl_stay() -> None:

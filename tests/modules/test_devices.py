@@ -23,7 +23,7 @@ from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.seen import Seen
 from tests.frontends.cases import CASES, Case
 from tests.frontends.check import tensors
-from tests.modules import test_hetero_conv as hetero
+from tests.modules import hetero_layers as hetero
 from tests.modules import test_traced_convs as traced
 from tests.modules.layers import native, pyg, rgcn
 from tests.support.meta_device import FixedGraph, StubProgram, meta_device, moved, on_meta

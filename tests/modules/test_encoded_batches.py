@@ -16,7 +16,7 @@ from dacergnn.errors import ArrayError
 from dacergnn.graph.packed import PackedGraphs
 from dacergnn.loader import Encoded
 from dacergnn.modules.arrivals import collecting
-from tests.support.encodings import count_encodings
+from tests.support.encodings import assert_same_step, count_encodings
 from tests.support.random_graphs import joined_graph
 
 pytest.importorskip("torch_geometric")
@@ -132,13 +132,7 @@ def test_nothing_is_left_to_encode(name: str, monkeypatch: pytest.MonkeyPatch) -
     for number, batch in enumerate(loader):
         if number == LEARNED:
             encoded[0], names = 0, encoder.names()
-        results = [m(*arguments(batch)) for m in (model, original)]
-        torch.testing.assert_close(*results)
-        for m, result in zip((model, original), results, strict=True):
-            m.zero_grad()
-            result.square().sum().backward()
-        for mine, theirs in zip(model.parameters(), original.parameters(), strict=True):
-            torch.testing.assert_close(mine.grad, theirs.grad)
+        assert_same_step((model, original), [m(*arguments(batch)) for m in (model, original)])
     assert names
     assert encoder.names() == names
     assert encoded[0] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from dacergnn import Config
 from dacergnn.errors import DacergnnError
 from tests.frontends.graphs import typed_edges
 from tests.modules.functions import ETYPE, GRAPH, SRC, draw, rgat, rgcn, two_results
-from tests.modules.layers import EDGES, K, R, assert_close, hetero_graph, weighted
+from tests.modules.layers import EDGES, K, R, assert_close, hetero_graph
 from tests.reference.scatter import typed_linear
 
 
@@ -33,18 +32,14 @@ def test_module_has_parameters_for_the_given_shapes() -> None:
     assert [p.shape for p in counted.parameters()] == [p.shape for p in net.parameters()]
 
 
-def test_module_is_stored_and_copied() -> None:
-    net, other = (rgcn.module(GRAPH, W=(K, 3), root=(K, 3), bias=3) for _ in range(2))
-    args = GRAPH, draw(EDGES.num_src, K, dtype=torch.float32), draw(len(SRC), dtype=torch.float32)
-    other.load_state_dict(net.state_dict(), strict=True)
-    expected = net(*args)
+def test_names_and_types_of_parameters() -> None:
+    net = rgcn.module(GRAPH, W=(K, 3), root=(K, 3), bias=3)
+    x, norm = draw(EDGES.num_src, K), draw(len(SRC))
     model = nn.ModuleDict({"conv": net})
     assert list(model.state_dict()) == ["conv.W", "conv.root", "conv.bias"]
-    for copied in (other, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
-        assert_close(copied(*args), expected)
     assert copy.deepcopy(rgcn) is rgcn
-    double = net.double()(GRAPH, *(a.double() for a in args[1:]))
-    assert double.dtype is torch.float64
+    assert net(GRAPH, x.float(), norm.float()).dtype is torch.float32
+    assert net.double()(GRAPH, x, norm).dtype is torch.float64
 
 
 def test_training_reaches_all_parameters() -> None:
@@ -54,15 +49,9 @@ def test_training_reaches_all_parameters() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_torch_compile() -> None:
+def test_torch_compile_of_a_function_with_two_results() -> None:
     torch._dynamo.reset()
-    net = rgcn.module(GRAPH, W=(K, 3), root=(K, 3), bias=3)
-    x, norm = draw(EDGES.num_src, K, dtype=torch.float32), draw(len(SRC), dtype=torch.float32)
-    fast = torch.compile(net, fullgraph=True, backend="aot_eager")
-    assert_close(fast(GRAPH, x, norm), net(GRAPH, x, norm))
-    inputs = [x, norm, *net.parameters()]
-    found, expected = (torch.autograd.grad(weighted(f(GRAPH, x, norm)), inputs) for f in (fast, net))
-    assert_close(list(found), list(expected))
+    x = draw(EDGES.num_src, K, dtype=torch.float32)
     w, b = draw(R, K, 3, dtype=torch.float32), draw(3, dtype=torch.float32)
     many = torch.compile(lambda x: two_results(GRAPH, x, W=w, b=b)[0].relu(), fullgraph=True, backend="aot_eager")
     assert_close(many(x), two_results(GRAPH, x, W=w, b=b)[0].relu())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 import torch
@@ -24,8 +23,6 @@ from tests.modules.layers import (
     features,
     gradients,
     hetero_graph,
-    hgt,
-    hgt_arguments,
     native,
     rgat,
     rgcn,
@@ -95,55 +92,21 @@ def test_nothing_to_differentiate_builds_no_backward() -> None:
     assert gradient_arrays(layer) == set()
 
 
-def test_gradients_accumulate() -> None:
-    layer, args = compiled(rgat()), arguments()
-    layer(*args).sum().backward()
-    once = [None if p.grad is None else p.grad.clone() for p in layer.parameters()]
-    layer(*args).sum().backward()
-    for parameter, before in zip(layer.parameters(), once, strict=True):
-        assert (parameter.grad is None) == (before is None)
-        if before is not None:
-            assert_close(parameter.grad, 2 * before)
-
-
 # Finite differences in float64 ------------------------------------------------------------------------------
-
-
-def check(layer: nn.Module, x: Any, *rest: Any) -> None:
-    """torch's gradcheck by x and every parameter."""
-    names = list(x) if isinstance(x, dict) else []
-    features_in = [t.detach().clone().requires_grad_() for t in (x.values() if names else [x])]
-    parameters = [p for _, p in layer.named_parameters()]
-
-    def call(*leaves: torch.Tensor) -> Any:
-        first = dict(zip(names, leaves, strict=False)) if names else leaves[0]
-        out = layer(first, *rest)
-        return tuple(out.values()) if isinstance(out, dict) else out
-
-    assert torch.autograd.gradcheck(call, (*features_in, *parameters), eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 @pytest.mark.parametrize("edges", [typed_edges(12, 3), typed_edges(0, 1)], ids=["12 edges", "no edges"])
 @pytest.mark.parametrize("name", ["RGCN", "RGAT", "HGT"])
 def test_native_layer(name: str, edges: Edges) -> None:
-    x = features(torch.float64, channels=M if name == "HGT" else K)
-    check(native(name).double(), x, hetero_graph(edges))
+    """By x and every parameter."""
+    layer, graph = native(name).double(), hetero_graph(edges)
+    x = features(torch.float64, channels=M if name == "HGT" else K).requires_grad_()
 
+    def call(x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        return layer(x, graph)
 
-@pytest.mark.parametrize("options", [{}, {"aggr": "max"}, {"num_blocks": 2}])
-def test_rgcn_of_pyg(options: dict[str, Any]) -> None:
-    check(compiled(rgcn(**options).double()), *arguments(typed_edges(12, 3), torch.float64))
-
-
-def test_rgat_of_pyg() -> None:
-    layer = rgat(heads=2)
-    for parameter in layer.parameters():  # some are left uninitialized
-        parameter.data.normal_(generator=torch.Generator().manual_seed(1))
-    check(compiled(layer.double()), *arguments(typed_edges(12, 3), torch.float64))
-
-
-def test_hgt_of_pyg() -> None:
-    check(compiled(hgt().double()), *hgt_arguments(torch.float64))
+    inputs = (x, *layer.parameters())
+    assert torch.autograd.gradcheck(call, inputs, eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 @pytest.mark.parametrize("name", ["RGCN", "RGAT"])

@@ -24,7 +24,7 @@ from dacergnn.modules.compiled import compiled_program
 from dacergnn.runtime.needs import CountedSizes
 from dacergnn.runtime.pool import POOL, SMALL
 from dacergnn.scratch import zeros_in_file
-from tests.modules.streaming import LAYERS, N, R, close, edges, program, ranges, step
+from tests.modules.streaming import N, R, call, close, edges, program, ranges, step
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -33,9 +33,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 def test_steps_in_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results, gradients and encodings lie in files, which take nothing of the limit; no file is left."""
     monkeypatch.setattr("dacergnn.modules.streamed.LARGE", 1)
-    edge_index, edge_type = edges()
-    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
-    layer, x = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    layer, x, args = call(name)
     expected = step(dacergnn.optimize(copy.deepcopy(layer)), x, *args)
     config = Config(memory=POOL.used + 400_000, scratch=str(tmp_path))
     streamed = dacergnn.optimize(copy.deepcopy(layer), config=config)
@@ -198,23 +196,19 @@ def test_a_limit_that_no_division_meets() -> None:
     assert error.value.need > error.value.limit == 1000
 
 
-def test_programs_that_no_range_can_compute() -> None:
-    text = "def p(g, x: NS[8]):\n    for e in g.edges():\n        e.src['y'] += e.dst.x\n    return y\n"
-    graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
-    made = compiled_program(
-        ProgramSource(text, ()), torch.float32, torch.int32, Config(memory="1KB"), Profile.of(graph)
-    )
-    with pytest.raises(MemoryLimitError, match=r'It cannot run in ranges: "y" sums up edges of all destinations'):
-        made.run(graph, [torch.randn(N, 8)])
+PROGRAMS: dict[str, str] = {
+    "    for e in g.edges():\n        e.src['y'] += e.dst.x\n": '"y" sums up edges of all destinations',
+    "    for n in g.src_nodes():\n        n['y'] = relu(n.x)\n": '"p" reads no edges',
+}
+"""Loops of programs that no range can compute, and why."""
 
 
-def test_programs_without_edges() -> None:
-    text = "def p(g, x: NS[8]):\n    for n in g.src_nodes():\n        n['y'] = relu(n.x)\n    return y\n"
+@pytest.mark.parametrize("loop", PROGRAMS, ids=["sums at sources", "no edges"])
+def test_programs_that_no_range_can_compute(loop: str) -> None:
     graph = HeteroGraph.from_arrays(edges()[0], None, num_nodes=N)
-    made = compiled_program(
-        ProgramSource(text, ()), torch.float32, torch.int32, Config(memory="1KB"), Profile.of(graph)
-    )
-    with pytest.raises(MemoryLimitError, match=r'It cannot run in ranges: "p" reads no edges'):
+    source = ProgramSource(f"def p(g, x: NS[8]):\n{loop}    return y\n", ())
+    made = compiled_program(source, torch.float32, torch.int32, Config(memory="1KB"), Profile.of(graph))
+    with pytest.raises(MemoryLimitError, match=f"It cannot run in ranges: {PROGRAMS[loop]}"):
         made.run(graph, [torch.randn(N, 8)])
 
 

@@ -13,7 +13,20 @@ import dacergnn
 from dacergnn.errors import UnsupportedLayerError
 from dacergnn.modules import CompiledLayer
 from tests.frontends.graphs import typed_edges
-from tests.modules.layers import EDGES, K, M, R, arguments, assert_close, gradients, hetero_graph, pyg, rgat, rgcn
+from tests.modules.layers import (
+    EDGES,
+    K,
+    M,
+    R,
+    arguments,
+    assert_close,
+    compiled,
+    gradients,
+    hetero_graph,
+    pyg,
+    rgat,
+    rgcn,
+)
 
 DECOMPOSED = "decomposed_layers=2 of RGCNConv is not supported; leave it at 1; nothing is gained from it."
 
@@ -107,6 +120,19 @@ def test_revert() -> None:
     assert replaced(reverted) == []
     assert reverted.encoder.second is model.encoder.second
     assert isinstance(dacergnn.revert(dacergnn.optimize(rgcn())), type(rgcn()))
+
+
+def test_forward_hooks_stay() -> None:
+    layer, calls = rgcn(), list[str]()
+    layer.register_forward_pre_hook(lambda *_: calls.append("before"))
+    layer.register_forward_hook(lambda _m, _args, out: calls.append("after") or 2 * out)
+    fast = compiled(layer)
+    assert_close(fast(*arguments()), layer(*arguments()))
+    assert calls == ["before", "after"] * 2
+    handle = fast.register_forward_hook(lambda *_: calls.append("late"))
+    layer(*arguments())
+    handle.remove()
+    assert calls[4:] == ["before", "after", "late"]
 
 
 def test_filter() -> None:

@@ -118,36 +118,6 @@ def test_other_calls_end_as_on_a_new_layer(change: str, name: str) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("name", BY_TYPE)
-def test_a_call_that_looks_like_the_last_is_not_examined(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    original, (x, edges) = BY_TYPE[name](), own_arguments()
-    layer = called(original, (x, edges))
-    with torch.no_grad():
-        called_again = [layer(x, edges) for _ in range(2)]
-    assert_close(*called_again)
-
-    def examine(*_: Any) -> None:
-        raise AssertionError("examined")
-
-    monkeypatch.setattr(layer.frontend, "edges", examine)
-    other = {name: value.sin() for name, value in x.items()}
-    assert_close(layer(other, dict(edges)), original(other, edges))
-    with torch.no_grad():
-        assert_close(layer(other, edges), original(other, edges))
-    with torch.autocast("cpu"), pytest.raises(AssertionError, match="examined"):
-        layer(x, edges)
-    with pytest.raises(AssertionError, match="examined"):
-        layer({name: value[:1] for name, value in x.items()}, edges)
-
-
-def test_calls_by_name() -> None:
-    original, (x, edges) = hgt(), own_arguments()
-    layer = compiled(original)
-    for factor in (1, 2, 3, 4):
-        other = {name: value * factor for name, value in x.items()}
-        assert_close(layer(edge_index_dict=edges, x_dict=other), original(other, edges))
-
-
 def test_parameters_and_submodules_are_those_of_the_moment() -> None:
     original: Any = hgt()
     args = own_arguments()
@@ -175,19 +145,6 @@ def test_parameters_of_another_type() -> None:
     assert_close(layer(double, args[1]), original(double, args[1]))
 
 
-def test_autocast_between_calls() -> None:
-    original, (x, edges) = hgt(), own_arguments()
-    layer = called(original, (x, edges))
-    expected = layer(x, edges)
-    low = {name: value.bfloat16() for name, value in x.items()}
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = layer(x, edges)
-        assert all(torch.equal(found[name], value) for name, value in layer(low, edges).items())
-    assert {value.dtype for value in found.values()} == {torch.bfloat16}
-    assert_close({name: value.float() for name, value in found.items()}, expected, 0.05)
-    assert_close(layer(x, edges), expected)
-
-
 def test_edges_that_count_no_versions() -> None:
     original, (x, edges) = hgt(), own_arguments()
     layer = compiled(original)
@@ -201,24 +158,11 @@ def test_edges_that_count_no_versions() -> None:
     assert_close(layer(x, edges), original(x, edges))
 
 
-def test_arguments_are_not_kept() -> None:
-    layer, (x, edges) = compiled(hgt()), own_arguments()
-    with torch.no_grad():
-        for _ in range(3):
-            layer(x, edges)
-    references = [weakref.ref(t) for t in (*x.values(), *edges.values())]
-    del x, edges
-    assert not any(reference() is not None for reference in references)
-
-
 KEPT: dict[str, tuple[Callable[[Any], nn.Module], Callable[[], tuple[Tensor, ...]]]] = {
     "GCNConv": (lambda nn_: nn_.GCNConv(4, M), lambda: (torch.rand(20),)),
     "GCNConv-plain": (lambda nn_: nn_.GCNConv(4, M, normalize=False), lambda: (torch.rand(20),)),
-    "SAGEConv": (lambda nn_: nn_.SAGEConv(4, M), lambda: ()),
     "GATConv": (lambda nn_: nn_.GATConv(4, M, edge_dim=2, add_self_loops=False), lambda: (torch.rand(20, 2),)),
-    "GMMConv": (lambda nn_: nn_.GMMConv(4, M, 2, 2), lambda: (torch.rand(20, 2),)),
     "RGATConv": (lambda nn_: nn_.RGATConv(4, M, 2, edge_dim=2), lambda: (torch.arange(20) % 2, torch.rand(20, 2))),
-    "ResGatedGraphConv": (lambda nn_: nn_.ResGatedGraphConv(4, M), lambda: ()),
 }
 
 
@@ -277,23 +221,6 @@ def test_weights_of_edges_are_compared_where_they_are_not_given_to_the_program()
         weight.mul_(factor)
         assert_close(layer(x, index, weight), original(x, index, weight))
         assert_close(layer(x, index, weight.clone()), original(x, index, weight))
-
-
-def test_train_and_eval_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, args = hgt(), own_arguments()
-    layer = compiled(original)
-
-    def examine(*_: Any) -> None:
-        raise AssertionError("examined")
-
-    for epoch in range(4):
-        if epoch == 3:
-            monkeypatch.setattr(layer.frontend, "edges", examine)
-        layer.train()
-        assert_close(layer(*args), original(*args))
-        layer.eval()
-        with torch.no_grad():
-            assert_close(layer(*args), original(*args))
 
 
 def test_a_parameter_of_the_layer_as_features() -> None:

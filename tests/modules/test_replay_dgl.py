@@ -14,28 +14,14 @@ dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
 pytest.importorskip("torch_geometric")
 
 import dacergnn  # noqa: E402
-from dacergnn.frontends.dgl.forward import ForwardTracer  # noqa: E402
-from dacergnn.frontends.pyg.traced import MessagePassingTracer  # noqa: E402
 from dacergnn.modules.graph_forward import compiled_forwards  # noqa: E402
 from examples.dgl_style import typed_graph  # noqa: E402
 from examples.front_ends import CHANNELS, MODELS, ways  # noqa: E402
+from tests.modules.recorded_calls import recorded  # noqa: E402
 
+__all__ = ["recorded"]
 fn = dgl.function
 N, E, K, R = 12, 40, 5, 3
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """As many items as calls have been recorded."""
-    found: list[int] = []
-    for tracer in (ForwardTracer, MessagePassingTracer):
-
-        def call(self: Any, *args: Any, original: Any = tracer.call) -> Any:
-            found.append(1)
-            return original(self, *args)
-
-        monkeypatch.setattr(tracer, "call", call)
-    return found
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -13,25 +13,12 @@ from torch.nn.functional import leaky_relu
 dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
 
 import dacergnn  # noqa: E402
-from dacergnn.frontends.dgl.forward import ForwardTracer  # noqa: E402
+from tests.modules.recorded_calls import recorded  # noqa: E402
 
+__all__ = ["recorded"]
 fn = dgl.function
 K, M, R = 5, 4, 3
 SETTLED, CALLS = 8, 16
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """As many items as calls have been recorded."""
-    found: list[int] = []
-    original = ForwardTracer.call
-
-    def call(self: Any, *args: Any) -> Any:
-        found.append(1)
-        return original(self, *args)
-
-    monkeypatch.setattr(ForwardTracer, "call", call)
-    return found
 
 
 class Layer(nn.Module):

@@ -127,6 +127,38 @@ def test_relational_layers(make: Callable[[], nn.Module]) -> None:
     torch.testing.assert_close(own(x, edge_index, edge_type), expected)
 
 
+def perceptron(width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, 4), nn.ReLU(), nn.Linear(4, 4))
+
+
+LAYERS: dict[str, Callable[[Any], nn.Module]] = {
+    "GCN": lambda nn_: nn_.GCNConv(K, 4),
+    "SAGE": lambda nn_: nn_.SAGEConv(K, 4),
+    "GIN": lambda nn_: nn_.GINConv(perceptron(K)),
+    "GAT": lambda nn_: nn_.GATConv(K, 4, heads=2),
+    "GATv2": lambda nn_: nn_.GATv2Conv(K, 4, heads=2),
+    "EdgeConv": lambda nn_: nn_.EdgeConv(perceptron(2 * K)),
+    "GMM": lambda nn_: nn_.GMMConv(K, 4, 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_without_relations(name: str) -> None:
+    torch.manual_seed(1)
+    layer = LAYERS[name](pyg()).double()
+    own = compiled(copy.deepcopy(layer))
+    x, edge_index = thinned(draw(EDGES.num_src, K)), EDGES.edge_index
+    others = (draw(edge_index.size(1), 2),) if name == "GMM" else ()
+    assert_same(own, [own(as_csr(x), edge_index, *others)], layer, [layer(x, edge_index, *others)])
+    assert "nonzeros" in dacergnn.explain(own).layers[0].builds[-1].text
+
+
+def test_maxima_are_refused() -> None:
+    own = compiled(pyg().SAGEConv(K, 4, aggr="max").double())
+    with pytest.raises(UnsupportedCallError, match=r"is sparse, but used in .* can only be moved in front of sums"):
+        own(as_csr(thinned(draw(EDGES.num_src, K))), EDGES.edge_index)
+
+
 def test_node_types() -> None:
     """Some types have sparse features."""
     torch.manual_seed(3)

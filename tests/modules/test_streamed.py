@@ -22,7 +22,7 @@ from dacergnn.modules.memory_limit import Division, MemoryLimit
 from dacergnn.modules.streamed import Streams
 from dacergnn.runtime.pool import POOL, SMALL
 from dacergnn.tuning.programs import random_layer
-from tests.modules.streaming import LAYERS, LIMITED, E, N, R, close, edges, program, ranges, step
+from tests.modules.streaming import LAYERS, LIMITED, E, N, R, call, close, edges, program, ranges, step
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -53,9 +53,7 @@ def in_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("in_ranges")
 @pytest.mark.parametrize("name", [*LAYERS])
 def test_steps_equal_those_at_once(name: str) -> None:
-    edge_index, edge_type = edges()
-    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
-    layer, x = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    layer, x, args = call(name)
     whole = dacergnn.optimize(copy.deepcopy(layer))
     expected = step(whole, x, *args)
     streamed = dacergnn.optimize(copy.deepcopy(layer), config=LIMITED)
@@ -69,9 +67,7 @@ def test_steps_equal_those_at_once(name: str) -> None:
 @pytest.mark.parametrize("name", [*LAYERS])
 def test_steps_in_an_arena(name: str) -> None:
     """Results and gradients outlast the arena, also those of several backwards at a time."""
-    edge_index, edge_type = edges()
-    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
-    layer, x = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    layer, x, args = call(name)
     results: list[list[Tensor]] = []
     for config in (Config(), LIMITED):
         model, before = dacergnn.optimize(copy.deepcopy(layer), config=config), POOL.used
@@ -228,9 +224,7 @@ def test_results_of_edges() -> None:
 @pytest.mark.usefixtures("in_ranges")
 @pytest.mark.parametrize("name", [*LAYERS])
 def test_second_derivatives(name: str) -> None:
-    edge_index, edge_type = edges()
-    args = (edge_index, edge_type) if name.startswith("R") else (edge_index,)
-    layer, features = LAYERS[name]().double(), torch.randn(N, 8, dtype=torch.float64)
+    layer, features, args = call(name)
     whole = dacergnn.optimize(copy.deepcopy(layer))
     step(whole, features, *args)
     streamed = dacergnn.optimize(copy.deepcopy(layer), config=LIMITED)

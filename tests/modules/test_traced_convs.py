@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -163,18 +162,6 @@ def test_a_layer_of_ones_own() -> None:
     assert optimized.original is layer
 
 
-def test_copies_and_parameters() -> None:
-    layer, args = pyg().GraphConv(K, M), (draw(N, K), edges(), weights())
-    optimized = traced(layer.double())
-    assert [n for n, _ in optimized.named_parameters()] == [n for n, _ in layer.named_parameters()]
-    assert all(a is b for a, b in zip(optimized.parameters(), layer.parameters(), strict=True))
-    expected = optimized(*args)
-    for other in (copy.deepcopy(optimized), pickle.loads(pickle.dumps(optimized))):
-        assert type(other.runner) is TracedRunner
-        assert_close(other(*args), expected, 1e-12)
-    assert dacergnn.revert(optimized) is layer
-
-
 def test_state_that_a_call_sets_is_kept() -> None:
     args = (draw(N, K), edges())
     layer = own(pyg().GCNConv(K, M, cached=True)).double()
@@ -184,15 +171,6 @@ def test_state_that_a_call_sets_is_kept() -> None:
     assert type(cached) is type(norm) is Tensor
     assert_close(optimized(*args), expected, 1e-12)
     assert optimized.graphs.encoded == 1
-
-
-def test_edge_values_come_back_in_the_order_of_the_edges() -> None:
-    layer = pyg().TransformerConv(K, 4, heads=2).double()
-    args = (draw(N, K), edges())
-    out, (index, alpha) = traced(layer)(*args, return_attention_weights=True)
-    expected, (expected_index, expected_alpha) = layer(*args, return_attention_weights=True)
-    assert torch.equal(index, expected_index)
-    assert_close([out, alpha], [expected, expected_alpha], 1e-10)
 
 
 @pytest.mark.parametrize(
@@ -262,15 +240,6 @@ def test_what_has_no_form_runs_the_original_as_if_nothing_had_been_tried() -> No
     )
 
 
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "half": (
-        lambda: (draw(N, K).bfloat16(), edges()),
-        "a tensor of torch.bfloat16 on cpu; compiled layers take torch.float32 or torch.float64 there; convert it with "
-        ".float().",
-    ),
-}
-
-
 def test_nodes_along_another_axis_run_the_original() -> None:
     layer = own(pyg().SAGEConv(K, M)).double()
     optimized = traced(layer)
@@ -280,17 +249,17 @@ def test_nodes_along_another_axis_run_the_original() -> None:
     assert_close(found, layer(*args), 0)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse ")
-@pytest.mark.parametrize("name", REFUSED)
-def test_calls_that_run_the_original(name: str) -> None:
-    make, message = REFUSED[name]
-    args = make()
-    layer = own(pyg().SAGEConv(K, M)).to(args[0].dtype)
+def test_calls_that_run_the_original() -> None:
+    layer = own(pyg().SAGEConv(K, M)).bfloat16()
+    args = (draw(N, K).bfloat16(), edges())
     optimized = traced(layer, config=dacergnn.Config(implementation="pure"))
     with pytest.warns(UserWarning, match="runs uncompiled"):
         found = optimized(*args)
     assert_close(found, layer(*args), 0)
-    assert optimized.refusal == message
+    assert optimized.refusal == (
+        "a tensor of torch.bfloat16 on cpu; compiled layers take torch.float32 or torch.float64 there; convert it with "
+        ".float()."
+    )
 
 
 def test_errors_of_a_call_are_those_of_the_layer() -> None:
@@ -307,12 +276,6 @@ def test_edges_out_of_range() -> None:
     index[0, 3] = N
     with pytest.raises(GraphError, match=rf"edge_index\[0\].*{N}"):
         traced(own(pyg().SAGEConv(K, M)).double())(draw(N, K), index)
-
-
-def test_torch_compile_takes_the_original() -> None:
-    layer = own(pyg().SAGEConv(K, M)).double()
-    args = (draw(N, K), edges())
-    assert_close(torch.compile(traced(layer), backend="eager")(*args), layer(*args), 0)
 
 
 def test_a_failing_original_says_what_was_tried() -> None:

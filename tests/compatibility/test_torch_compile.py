@@ -1,0 +1,44 @@
+"""Compiled layers within programs of `torch.compile`: for every kind of layer, the values of the original."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.compatibility.comparing import assert_same, every_kind, outcome
+from tests.compatibility.kinds import Kind
+
+# torch's own tracing warns about parts of torch.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(kind: Kind, module: nn.Module) -> Any:
+    """The module in torch.compile, without breaks, which only graphs of DGL make: torch cannot trace them."""
+    whole = kind.name != "compile-DGL-forward" and not kind.name.startswith("dgl")
+    return torch.compile(module, fullgraph=whole, backend="aot_eager")
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore:Dynamo does not know")
+@every_kind
+def test_torch_compile(kind: Kind) -> None:
+    original, fast = kind.pair(strict=False)
+    model = compiled(kind, fast)
+    for _ in range(2):
+        assert_same(outcome(kind, model), outcome(kind, original))
+    other = copy.deepcopy(fast)
+    with torch.no_grad():
+        for parameter in (*other.parameters(), *original.parameters()):
+            parameter.mul_(2)
+    assert_same(outcome(kind, compiled(kind, other)), outcome(kind, original))
