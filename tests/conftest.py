@@ -31,6 +31,8 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from dacergnn.modules.compiled import compiled_program  # noqa: E402
+from dacergnn.runtime.pool import POOL  # noqa: E402
 from tests.support import interpreted, nvcc  # noqa: E402
 
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -84,12 +86,17 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """Where `interpreted` allows it, layers of a test run in NumPy, unless all tests are to run compiled."""
     folder = item.path.relative_to(ROOT / "tests").parts[0]
     compiled = folder not in INTERPRETED or item.get_closest_marker("compiled") is not None
     interpreted.set_default("cpu" if compiled else os.environ.get("DACERGNN_TEST_TARGET", "interpreted"))
-    return (yield)
+    result = yield
+    if nextitem is None or nextitem.path != item.path:  # programs of a file hold their libraries, graphs and buffers
+        compiled_program.cache_clear()
+        POOL.clear()
+        gc.collect()
+    return result
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,8 @@ from dacergnn.modules import RGCN
 from tests.deploy.networks import NAMES, Between, Trained, assert_equal, leaves, trained
 from tests.support.library import Library, Refused, export
 
+MORE_RELATIONS = ("HeteroConv-GAT", "HeteroConv-GATv2")
+"""Networks whose parts are those of others, with a library for which g++ takes half a minute."""
 Exports = Callable[[str], tuple[Trained, ExportedLibrary]]
 pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
 
@@ -40,7 +42,9 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     return of
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.check if n in MORE_RELATIONS else ()) for n in NAMES]
+)
 def test_results_on_a_full_graph_and_on_batches(name: str, exports: Exports) -> None:
     network, made = exports(name)
     library = Library(made)

@@ -52,10 +52,12 @@ def test_requests_from_many_threads(deployed: Deployed, tmp_path: Path) -> None:
     assert f"{REQUESTS} requests" in output_of(program, str(REQUESTS), "-1")
 
 
+@pytest.mark.check
 def test_addresses_and_undefined_behaviour(sources: list[Path], tmp_path: Path) -> None:
     output_of(sanitized("stress", sources, ADDRESS, tmp_path), str(REQUESTS // 5), "-1")
 
 
+@pytest.mark.check
 def test_races_between_requests(sources: list[Path], tmp_path: Path) -> None:
     (tmp_path / "empty.cpp").write_text("int main() {}\n")
     empty = [str(tmp_path / "empty.cpp"), "-o", str(tmp_path / "empty")]

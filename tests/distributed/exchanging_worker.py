@@ -18,6 +18,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules import HGT, RGAT, RGCN
 from dacergnn.modules.exchanged import Exchanged
 from tests.distributed import exchanging_programs as programs
+from tests.support import interpreted
 
 NODES, EDGES, RELATIONS, WIDE, NARROW = 200, 1500, 3, 32, 4
 OPTIONS: dict[str, Any] = {"num_edge_types": RELATIONS, "node_type": torch.arange(NODES) // 100, "num_node_types": 2}
@@ -173,6 +174,7 @@ def refused(graph: HeteroGraph, x: Tensor) -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    interpreted.set_default(os.environ["DACERGNN_TEST_TARGET"])
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     size = int(os.environ["WORLD_SIZE"])

@@ -31,6 +31,7 @@ def started(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     about = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(ROOT)}
+    about["DACERGNN_TEST_TARGET"] = os.environ.get("DACERGNN_TEST_TARGET", "interpreted")
     command = [sys.executable, "-m", f"tests.distributed.{worker}", *map(str, task), checkpoint]
     return [
         subprocess.Popen(

@@ -18,6 +18,7 @@ from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGATConv, RGCNConv,
 import dacergnn
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.graph import HeteroGraph
+from tests.support import interpreted
 
 FEATURES, CLASSES = 16, 4
 Key = tuple[str, str, str]
@@ -184,6 +185,7 @@ def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict
 
 
 if __name__ == "__main__":
+    interpreted.set_default(os.environ["DACERGNN_TEST_TARGET"])
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)  # in which another order of operations is no excuse
     name, data, steps, fails, checkpoint, out = sys.argv[1:]

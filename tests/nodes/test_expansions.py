@@ -161,6 +161,7 @@ def test_statements_by_clang(case: str) -> None:
         check(case)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case])
 def test_statements_on_arm(case: str) -> None:
     with emulated_arm() as implementation:
