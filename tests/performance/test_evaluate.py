@@ -16,6 +16,7 @@ from dacergnn.tuning.records import load
 from tests.performance.test_dataset import SHIPPED
 
 
+@pytest.mark.check
 def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
     part = [row for row in load(SHIPPED) if "layer" not in row or (row["layer"] < 12 and row.get("plan", 0) < 2)]
     data, out, plots = (tmp_path / name for name in ("samples.jsonl", "model.npz", "plots"))
@@ -35,6 +36,7 @@ def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
     assert "convolution1_weight" not in model.members[0]
 
 
+@pytest.mark.check
 def test_machines_are_judged_by_what_was_learned_on_others(tmp_path: Path) -> None:
     """The second machine is three times as slow as the first: what is known of the first is right but for a factor."""
     part = [row for row in load(SHIPPED) if "layer" not in row or (row["layer"] < 24 and row.get("plan", 0) < 3)]
