@@ -7,6 +7,7 @@ or g++ refuses it, builds read the headers themselves.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -24,6 +25,16 @@ _lock = Lock()
 _known: dict[tuple[Path, str], Path | None] = {}
 """Compiled headers by the folder of the cache and their key; None where there are none."""
 log = logging.getLogger("dacergnn.build")
+
+
+def _renew() -> None:
+    """Replaces the lock, which another thread may have held when this process was forked."""
+    global _lock
+    _lock = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 def reads_kernels(code: str) -> bool:
