@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,20 @@ hypothesis.settings.register_profile("explore", deadline=None, derandomize=False
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.fixture
+def fresh_dynamo() -> Iterator[None]:
+    """Lets torch.compile forget what it compiled before, and afterwards."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the listings in tests/program/golden anew")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Where the time went; what the compiler for devices says of each kernel, by the test that compiled it."""
+    """Prints where the time went, and what the compiler for devices says of each kernel, by the test that compiled it."""
     reports = [r for kind in ("passed", "failed", "error", "") for r in terminalreporter.stats.get(kind, [])]
     _report_times(terminalreporter, [r for r in reports if hasattr(r, "duration")])
     found = [value for r in reports for name, value in getattr(r, "user_properties", []) if name == nvcc.PROPERTY]
@@ -67,7 +75,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _report_times(terminalreporter: Any, reports: list[Any]) -> None:
-    """Seconds of all workers by folder, with set-up and tear-down, and the ten slowest tests."""
+    """Prints the seconds of all workers by folder, with set-up and tear-down, and the ten slowest tests."""
     folders, tests = Counter[str](), Counter[str]()
     for report in reports:
         tests[report.nodeid] += report.duration
@@ -87,7 +95,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Where `interpreted` allows it, layers of a test run in NumPy, unless all tests are to run compiled."""
+    """Has layers of a test run in NumPy where its folder is `INTERPRETED`, unless all tests are to run compiled."""
     folder = item.path.relative_to(ROOT / "tests").parts[0]
     compiled = folder not in INTERPRETED or item.get_closest_marker("compiled") is not None
     interpreted.set_default("cpu" if compiled else os.environ.get("DACERGNN_TEST_TARGET", "interpreted"))

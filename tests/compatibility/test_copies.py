@@ -22,7 +22,7 @@ NOT_PICKLED = ("pyg.to_hetero-SAGEConv",)
 
 
 def through_file(value: Any, *, weights_only: bool = False) -> Any:
-    """What `torch.load` gives of what `torch.save` has written."""
+    """Returns what `torch.load` gives of what `torch.save` has written."""
     file = io.BytesIO()
     torch.save(value, file)
     file.seek(0)
@@ -38,7 +38,7 @@ COPIES: dict[str, Callable[[nn.Module], nn.Module]] = {
 
 
 def runners(module: nn.Module) -> list[type]:
-    """How the compiled layers of a module run."""
+    """Tells how the compiled layers of a module run."""
     return [type(part.runner) for part in module.modules() if isinstance(part, CompiledLayer)]
 
 

@@ -298,7 +298,7 @@ def test_checkpoints(kind: Kind) -> None:
 
 
 def encoded(module: nn.Module) -> list[int]:
-    """How many graphs each compiled layer of a module has encoded."""
+    """Returns how many graphs each compiled layer of a module has encoded."""
     return [part.graphs.encoded for part in module.modules() if isinstance(part, CompiledLayer)]
 
 

@@ -1,4 +1,4 @@
-"""What `HeteroConv` refuses: layers that are not one program, and calls that run the original or fail."""
+"""`HeteroConv` refuses layers that are not one program; refused calls run the original or fail."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,6 @@ TESTS = "from dacergnn.sums import add\n\n\ndef test_sums() -> None:\n    assert
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with a package of the same name and one test."""
-    if shutil.which("git") is None:
-        pytest.skip("there is no git here")
     root = tmp_path / "checkout"
     texts = {"dacergnn/__init__.py": "", "dacergnn/sums.py": SUMS, "tests/test_sums.py": TESTS, ".gitignore": "kept\n"}
     for name, text in (texts | {"kept": "no part of the copy"}).items():

@@ -18,9 +18,9 @@ inline void copy_in_parallel(char *to, const char *from, std::int64_t bytes) {
     std::memcpy(to + start, from + start, bytes - start < block ? bytes - start : block);
 }
 
-// Joins them. `tail` holds a pointer (or null) to the number of pieces and
-// the pieces, then the workspace, and the parts. Threads share the bytes of large pieces, and many small pieces; for
-// less than that it would take longer to ask for them.
+// Joins them. `tail` holds a pointer (or null) to the number of pieces and the pieces, then the workspace, and the
+// parts. Threads share the bytes of large pieces, and many small pieces; for less than that it would take longer to ask
+// for them.
 inline void stack_parts(const std::int64_t *tail) {
   constexpr std::int64_t large = 1 << 20;
   const auto *pieces = (const std::int64_t *)tail[0];
