@@ -60,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Prints where the time went, and what the compiler for devices says of each kernel, by the test that compiled it."""
+    """Prints where the time went, and what nvcc says of each kernel, by the test that compiled it."""
     reports = [r for kind in ("passed", "failed", "error", "") for r in terminalreporter.stats.get(kind, [])]
     _report_times(terminalreporter, [r for r in reports if hasattr(r, "duration")])
     found = [value for r in reports for name, value in getattr(r, "user_properties", []) if name == nvcc.PROPERTY]
