@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -164,3 +166,15 @@ def test_processes_compile_them_at_the_same_time(folder: Path) -> None:
     assert [process.returncode for process in running] == [0, 0]
     assert len(compiled(folder)) == 1
     assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_does_not_wait_for_threads_of_its_parent(folder: Path) -> None:
+    """Another thread of the parent compiles headers at the moment of the fork."""
+    with precompiled._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # ends a child that waits
+            os._exit(0 if build() == 42 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(compiled(folder)) == 1
