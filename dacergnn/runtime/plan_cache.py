@@ -21,6 +21,7 @@ _SOURCES = (
     "graph",
     "library_nodes",
     "modules/planned.py",
+    "native/precompiled.py",
     "plan.py",
     "program",
     "runtime/lower.py",

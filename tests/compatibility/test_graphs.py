@@ -195,3 +195,39 @@ def test_the_check_is_that_of_weights_of_edges_too() -> None:
     for place in (5, 4711, 9998):
         weight.data[place] = 100.0
         torch.testing.assert_close(fast(_features(), index, weight), original(_features(), index, weight))
+
+
+class _WithWeights(pyg.MessagePassing):
+    """A layer without a front end that takes a number of each edge."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(F, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
+        return self.propagate(edge_index, h=self.lin(x), weight=weight)
+
+    def message(self, h_j: Tensor, weight: Tensor) -> Tensor:
+        return weight[:, None] * h_j.tanh()
+
+
+VALUED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "GCNConv": (lambda: pyg.GCNConv(F, M), ()),
+    "GATConv": (lambda: pyg.GATConv(F, M, edge_dim=2), (2,)),
+    "GMMConv": (lambda: pyg.GMMConv(F, M, dim=2, kernel_size=2), (2,)),
+    "TransformerConv": (lambda: pyg.TransformerConv(F, M, edge_dim=2), (2,)),
+    "traced": (_WithWeights, ()),
+}
+
+
+@pytest.mark.parametrize("name", VALUED)
+def test_equal_edges_in_another_order(name: str) -> None:
+    """Values of edges belong to them by position, so that a graph with another order is another one."""
+    make, shape = VALUED[name]
+    original = make().double()
+    fast = dacergnn.optimize(original, on_unsupported="error")
+    x, (index, _) = _features().double(), edges()
+    values = torch.rand(index.size(1), *shape, dtype=torch.float64)
+    by_destination = index[1].argsort(stable=True)  # edges of a node keep their order, so sorted edges are equal
+    for given in (index, index[:, by_destination], index.flip(1), index):
+        torch.testing.assert_close(fast(x, given, values), original(x, given, values))

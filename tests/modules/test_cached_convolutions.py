@@ -125,7 +125,7 @@ def test_coefficients_in_a_cache_may_be_changed() -> None:
     original = pyg().GCNConv(K, M, cached=True).double()
     layer = compiled(copy.deepcopy(original))
     x, index = draw(N, K), edges()
-    for _ in range(2):
+    for _ in range(4):  # the last of these are not examined again
         assert_close(layer(x, index), original(x, index), 1e-10)
     for module in (layer.original, original):
         module._cached_edge_index[1].mul_(3)

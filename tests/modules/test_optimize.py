@@ -244,3 +244,12 @@ def test_graph_of_optimize_is_the_graph_of_calls() -> None:
     layer(*arguments())
     assert layer.last_call is not None
     assert layer.last_call[1] is not other
+
+
+def test_layers_of_other_numbers_of_relations_on_one_graph() -> None:
+    """Relations that have no edges count."""
+    original, args = nn.ModuleList([pyg().RGCNConv(K, M, count) for count in (R, R + 2)]), arguments()
+    for few, many in (original, [*original][::-1]):
+        fast = dacergnn.optimize(nn.ModuleList([few, many]), on_unsupported="error")
+        for layer, expected in zip(fast, (few, many), strict=True):
+            assert_close(layer(*args), expected(*args))

@@ -22,6 +22,8 @@ def launch(registers: int, threads: int, dynamic: int = 0, static: int = 0, bloc
         ("h100", launch(16, 256), 8, "warps"),
         # 46 * 32 = 1472 registers of a warp become 1536; 42 warps have room, 40 in fours, 5 blocks.
         ("h100", launch(46, 256), 5, "registers"),
+        # 40 * 32 = 1280; 51 warps have room, 48 in fours, 16 blocks of 3 warps.
+        ("h100", launch(40, 96), 16, "registers"),
         # 144 * 32 = 4608; 14 warps, 12 in fours, 3 blocks of 4 warps.
         ("h100", launch(144, 128, 40_000), 3, "registers"),
         # 255 * 32 = 8160 become 8192: 8 warps, which one block takes.

@@ -226,3 +226,19 @@ def test_expressions_are_chosen_by_whether_an_array_is_there() -> None:
     text = "def f(g, x: NS[4], y):\n    for n in g.nodes():\n        n['z'] = (n.y if y else n.x) + 1.0\n    return z\n"
     assert 'n["z"] = n["x"] + 1.0' in print_program(parse(text, y=None))
     assert 'n["z"] = n["y"] + 1.0' in print_program(parse(text, y="NS[4]"))
+
+
+def test_assignments_that_change_a_value() -> None:
+    text = """
+def p(g, x: NS[2]):
+    for n in g.nodes():
+        n["y"] = n.x * n.x
+        n["y"] -= n.x
+        n["y"] *= 3.0
+        n["y"] /= n.x
+    return y
+"""
+    x, sdfg = np.array([[1.0, 2.0], [4.0, -5.0]]), parse(text)
+    graph = HeteroGraph.from_arrays(np.array([[0], [1]]), None, num_nodes=2)
+    (name,) = Program(sdfg).outputs
+    np.testing.assert_allclose(interpret(sdfg, graph, x=x)[name], 3 * (x - 1))

@@ -149,3 +149,9 @@ def test_what_is_no_tensor(program: Executable) -> None:
     stacked(program, draw())
     with pytest.raises(AttributeError):
         stacked(program, [*draw()[:-1], 1.0])  # type: ignore[list-item]
+
+
+def test_gates_get_the_positions_of_their_parts() -> None:
+    seen: list[list[int]] = []
+    STACKS.arrays(draw(), lambda _, positions: seen.append([*positions]))
+    assert seen == [[0, 1], [2, 3], [4, 5, 6]]
