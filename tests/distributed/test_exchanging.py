@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from dacergnn import Config
+from dacergnn import Config, parse
 from dacergnn.errors import ProgramError
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import RGAT, RGCN
@@ -84,6 +84,18 @@ def test_a_program_is_cut_at_its_sums() -> None:
 def test_attention_has_no_partial_sums() -> None:
     with pytest.raises(ProgramError, match="depends on edges by more than sums over sources"):
         cut_sums(program_of(RGAT(16, 4, 3)))
+
+
+def test_sums_that_read_rows_of_destinations_are_no_partial_sums() -> None:
+    """The process that has a source has no rows of the destinations of other processes."""
+    text = """def p(g, x: NS[4], y: ND[4]):
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["out"] += e.src.x * e.dst.y
+    return out
+"""
+    with pytest.raises(ProgramError):
+        cut_sums(parse(text))
 
 
 @pytest.mark.check

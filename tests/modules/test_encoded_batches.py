@@ -145,6 +145,18 @@ def test_without_workers_nothing_is_done() -> None:
     assert "encoded" not in batch
 
 
+def test_encoding_draws_no_random_numbers() -> None:
+    """The model is called for it, and its dropout would take numbers of the batches that follow."""
+    model = OneType(pyg.SAGEConv(K, K))
+    model.convs[0].register_forward_pre_hook(lambda _, args: (nn.functional.dropout(args[0]), *args[1:]))
+    fast, batch = dacergnn.optimize(model.double().train()), Batches(False, None)[0]
+    state = torch.get_rng_state()
+    Encoded(fast).encode(batch)
+    assert torch.equal(torch.get_rng_state(), state)
+    fast(batch.x, batch.edge_index)
+    assert not torch.equal(torch.get_rng_state(), state)
+
+
 def test_arguments() -> None:
     with pytest.raises(ArrayError, match="model is a str; pass the module"):
         Encoded("model")  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn import Config, HeteroGraph, parse
 from dacergnn.library_nodes import Const
+from dacergnn.program.flatten import Activation
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import Context, SelectAdjacency
 
@@ -124,3 +125,9 @@ def test_forwards_over_graphs() -> None:
 def test_expressions() -> None:
     assert Const(0.0) != Const(-0.0)
     assert len({Const(0.0), Const(-0.0), Const(0.0), Const(1.0), Const(float("nan")), Const(float("nan"))}) == 4
+
+
+def test_activations_that_follow_layers() -> None:
+    one, other = (Activation("leakyrelu", (zero,)) for zero in ZEROS)
+    assert one != other
+    assert one == Activation("leakyrelu", (0.0,))

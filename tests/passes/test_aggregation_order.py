@@ -281,3 +281,9 @@ def test_rows_with_a_constant_in_another_shape_are_summed_as_they_are(heads: int
 """
     plan = compile_program(parse(text), ["x", "W", "b", "a"], Config(), dace.int32)
     assert plan.backward is not None
+
+
+def test_products_with_a_factor_of_pairs_stay() -> None:
+    text = TRANSFORMED.replace("a: E", "a: E, s: U").replace("linear(p.src", "p.s * linear(p.src")
+    for rows in ({"U": TINY, "V": HUGE}, {"U": HUGE, "V": TINY}):
+        assert unchanged(text, ordered(**rows))

@@ -185,6 +185,7 @@ def moved(lines: str) -> int:
     [
         'n["h"] = n["s"] + 1.0; n["out"] = linear(n["h"], W)',
         'n["h"] = n["s"] * n["s"]; n["out"] = linear(n["h"], W)',
+        'n["h"] = n["s"] + 2.0 / n.x; n["out"] = linear(n["h"], W)',
         'n["h"] = relu(n["s"]) - n.x; n["out"] = linear(n["h"], W)',
         'n["out"] = linear(n["most"], W)',
         'n["out"] = linear(n["one"], w)',

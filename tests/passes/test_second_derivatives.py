@@ -130,3 +130,23 @@ def test_second_derivatives(kind: str) -> None:
         wanted = np.zeros(arrays[name].shape) if expected is None else expected.numpy()
         actual = found.get(name, np.zeros(arrays[name].shape))
         np.testing.assert_allclose(actual, wanted, rtol=1e-9, atol=1e-12, err_msg=f"gradient of {name} in {backward}")
+
+
+def test_gradients_of_both_ends_are_sums_of_their_own() -> None:
+    """The same numbers are summed by source and by destination."""
+    text = """def p(g, x: NS[2]):
+    for e in g.edges():
+        e["y"] = e.src.x + 2.0 * e.dst.x
+        e["z"] = e.src.x + e.dst.x
+    return y, z
+"""
+    x = torch.randn(5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    results, _ = torch_evaluate(text, GRAPH, {"x": x})
+    seeds = {f"grad_{n}": torch.randn_like(r) for n, r in zip("yz", results, strict=True)}
+    (expected,) = torch.autograd.grad(results, x, [*seeds.values()])
+    made = gradient_program(parse(text), ["x"])
+    assert made is not None
+    backward = parse(made.text)
+    given = dict(zip(Program(backward).inputs, seeds.values(), strict=True))
+    (name,) = Program(backward).outputs
+    np.testing.assert_allclose(interpret(backward, GRAPH.hetero(), **given)[name], expected)
