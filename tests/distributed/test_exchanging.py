@@ -88,10 +88,10 @@ def test_attention_has_no_partial_sums() -> None:
 
 def test_sums_that_read_rows_of_destinations_are_no_partial_sums() -> None:
     """The process that has a source has no rows of the destinations of other processes."""
-    text = """def p(g, x: NS[4], y: ND[4]):
+    text = """def p(g, x: NS[4]):
     for n in g.dst_nodes():
         for e in n.incoming_edges():
-            n["out"] += e.src.x * e.dst.y
+            n["out"] += e.src.x * e.dst.x
     return out
 """
     with pytest.raises(ProgramError):

@@ -167,6 +167,7 @@ def test_every_call_has_neighbours_of_its_own() -> None:
     assert not compiled.frontend.repeatable
 
 
+@pytest.mark.usefixtures("fresh_dynamo")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("kind", ["edge", "gmm", "dynamic"])
 def test_traced_by_torch_compile(kind: str) -> None:
@@ -178,10 +179,8 @@ def test_traced_by_torch_compile(kind: str) -> None:
     }[kind]()
     compiled = dacergnn.optimize(layer)
     x = X.double().requires_grad_()
-    torch._dynamo.reset()
     found = torch.compile(compiled, fullgraph=True, backend="aot_eager")(x, *args)
     expected = compiled(x, *args)
     torch.testing.assert_close(found, expected)
     gradients = [torch.autograd.grad(y.square().sum(), [x, *layer.parameters()]) for y in (found, expected)]
     torch.testing.assert_close(*gradients)
-    torch._dynamo.reset()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dacergnn.errors import EncodingError, GraphError
 from dacergnn.graph import TYPE_PATHS, HeteroGraph, formats, sorting
@@ -306,8 +307,18 @@ def test_encodings_outlast_where_they_are_asked_for() -> None:
         graphs[0].encoding(name)
         return x
 
+    def in_fake_mode(x: torch.Tensor) -> torch.Tensor:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            return asked(x)
+
     expected = HeteroGraph.from_arrays(edges, None, num_nodes=4).encoding(name)
-    for context in (torch.func.vmap(asked), torch.func.grad(lambda x: asked(x).sum()), torch.inference_mode()(asked)):
+    contexts = (
+        torch.func.vmap(asked),
+        torch.func.grad(lambda x: asked(x).sum()),
+        torch.inference_mode()(asked),
+        in_fake_mode,
+    )
+    for context in contexts:
         graphs = [HeteroGraph.from_arrays(edges, None, num_nodes=4)]
         context(torch.ones(3))
         found = graphs[0].encoding(name)

@@ -110,6 +110,7 @@ def test_options_that_ask_for_a_part_that_the_layer_lacks(option: str) -> None:
             assert_close(layer(x, index), expected, 1e-8)
 
 
+@pytest.mark.usefixtures("fresh_dynamo")
 def test_networks_that_torch_compile_cannot_take_with_the_layer() -> None:
     original = pyg().GINConv(nn.Sequential(nn.Linear(K, M), nn.BatchNorm1d(M), nn.ReLU()))
     x, index = draw(N, K).float(), edges()
@@ -117,7 +118,6 @@ def test_networks_that_torch_compile_cannot_take_with_the_layer() -> None:
     model = torch.compile(dacergnn.optimize(original), backend="aot_eager")
     assert_close(model(x, index), expected(x, index))
     assert_close(list(original.buffers()), list(expected.buffers()))
-    torch._dynamo.reset()
 
 
 def test_modules_of_a_network_are_those_of_the_moment() -> None:

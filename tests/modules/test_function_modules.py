@@ -48,14 +48,13 @@ def test_training_reaches_all_parameters() -> None:
     assert all(p.grad is not None and p.grad.any() for p in net.parameters())
 
 
+@pytest.mark.usefixtures("fresh_dynamo")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_torch_compile_of_a_function_with_two_results() -> None:
-    torch._dynamo.reset()
     x = draw(EDGES.num_src, K, dtype=torch.float32)
     w, b = draw(R, K, 3, dtype=torch.float32), draw(3, dtype=torch.float32)
     many = torch.compile(lambda x: two_results(GRAPH, x, W=w, b=b)[0].relu(), fullgraph=True, backend="aot_eager")
     assert_close(many(x), two_results(GRAPH, x, W=w, b=b)[0].relu())
-    torch._dynamo.reset()
 
 
 def test_reports_and_saved_steps(tmp_path: Path) -> None:

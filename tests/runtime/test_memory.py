@@ -95,6 +95,7 @@ def test_pool_hands_buffers_on() -> None:
     assert other.data_ptr() != pointer
     del lease
     assert pool.take(SMALL).data_ptr() == pointer
+    assert pool.take(SMALL).data_ptr() != pointer
     assert pool.take(SMALL - 1).numel() == SMALL - 1
     pool.give(other)
     pool.clear()

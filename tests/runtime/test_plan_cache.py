@@ -18,6 +18,7 @@ import grimp
 import pytest
 import torch
 from click.testing import CliRunner
+from dace.config import set_temporary
 from torch import Tensor
 
 import dacergnn
@@ -223,6 +224,12 @@ def test_another_version_of_the_compiler(given: Circumstances, monkeypatch: pyte
     forbid(monkeypatch)
     monkeypatch.setattr(plan_cache, "_VERSIONS", "other")
     with pytest.raises(AssertionError, match="compiled again"):
+        CompiledProgram(**given).variant(ALL)
+
+
+def test_other_settings_of_the_compiler(given: Circumstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    forbid(monkeypatch)
+    with set_temporary("compiler", "cpu", "args", value="-O1"), pytest.raises(AssertionError, match="compiled again"):
         CompiledProgram(**given).variant(ALL)
 
 

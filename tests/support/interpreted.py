@@ -88,6 +88,8 @@ _TARGET = replace(
 
 def set_default(name: str) -> None:
     """Makes a target that of processors, "cpu" or "interpreted"; the latter is known only meanwhile."""
+    if name not in ("cpu", "interpreted"):
+        raise ValueError(f'DACERGNN_TEST_TARGET is "{name}"; set it to cpu or interpreted.')
     others = {known: target for known, target in TARGETS.items() if known != "interpreted"}
     TARGETS.clear()
     if name == "interpreted":

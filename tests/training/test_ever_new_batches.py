@@ -124,6 +124,7 @@ def test_training_on_ever_new_batches(name: str, monkeypatch: pytest.MonkeyPatch
     torch.testing.assert_close(dict(model.state_dict()), dict(original.state_dict()), rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.usefixtures("fresh_dynamo")
 def test_a_compiled_step_has_two_graphs_at_most() -> None:
     torch.manual_seed(0)
     model = dacergnn.optimize(MODELS["GATv2Conv"][0]().double(), on_unsupported="error")
@@ -131,10 +132,8 @@ def test_a_compiled_step_has_two_graphs_at_most() -> None:
     def step(x: Tensor, edge_index: Tensor) -> Tensor:
         return model(x, edge_index).square().mean()
 
-    torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     compiled = torch.compile(step, backend="eager", dynamic=True)
     for x, edge_index in plain_batches(6):
         torch.testing.assert_close(compiled(x, edge_index), step(x, edge_index))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
-    torch._dynamo.reset()
