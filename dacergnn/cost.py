@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import dace
 
@@ -189,10 +189,23 @@ class Work:
 
     def on(self, sizes: Mapping[str, int]) -> Cost:
         """Returns the cost on a graph with ``sizes[space]`` rows in every row space."""
-        total = Cost(self.flops_on(sizes))
-        for access in self.accesses:
-            total += access.on(sizes) + Cost(streamed=access.index_bytes(sizes))
-        return total
+        rows = tuple([sizes[space] for space in self._spaces])
+        if rows not in self._costs:
+            costs = [Cost(self.flops_on(sizes)), *(access.on(sizes) for access in self.accesses)]
+            indices = sum(access.index_bytes(sizes) for access in self.accesses)
+            self._costs[rows] = sum(costs, Cost(streamed=indices))
+        return self._costs[rows]
+
+    @cached_property
+    def _spaces(self) -> tuple[str, ...]:
+        """Returns the row spaces that the cost depends on."""
+        reached = (space for access in self.accesses for space in (access.visits, access.table))
+        return tuple(dict.fromkeys((self.multiplied, self.statement.space, *reached)))
+
+    @cached_property
+    def _costs(self) -> dict[tuple[int, ...], Cost]:
+        """Returns the costs that are known, by the rows of these spaces: searches ask for the same ones often."""
+        return {}
 
     def flops_on(self, sizes: Mapping[str, int]) -> int:
         """Returns the floating-point operations on a graph with ``sizes``."""

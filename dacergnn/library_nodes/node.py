@@ -133,7 +133,8 @@ class GraphOperator(nodes.LibraryNode):
     @property
     def written_arrays(self) -> list[str]:
         """Returns the arrays that the body writes, without its locals."""
-        return [n for n in self._parsed().written if n not in self.locals]
+        hidden = self.locals
+        return [n for n in self._parsed().written if n not in hidden]
 
     @property
     def read_arrays(self) -> list[str]:
@@ -218,14 +219,15 @@ def copied(sdfg: dace.SDFG) -> dace.SDFG:
 
 def ordered_operators(state: dace.SDFGState) -> list[GraphOperator]:
     """Returns the operators of a state in an order in which they can run: that of insertion as far as data allow."""
-    waiting = [n for n in state.nodes() if isinstance(n, GraphOperator)]
-    unwritten = {name for n in waiting for name in n.written_arrays}
+    operators = [n for n in state.nodes() if isinstance(n, GraphOperator)]
+    waiting = [(n, n.read_arrays, n.written_arrays) for n in operators]
+    unwritten = {name for _, _, written in waiting for name in written}
     ordered: list[GraphOperator] = []
     while waiting:
-        ready = next((n for n in waiting if not unwritten.intersection(n.read_arrays)), None)
-        if ready is None:
-            return ordered + waiting  # a cycle: the verifier reports it
-        waiting.remove(ready)
-        unwritten.difference_update(ready.written_arrays)
+        position = next((i for i, (_, read, _) in enumerate(waiting) if unwritten.isdisjoint(read)), None)
+        if position is None:
+            return [*ordered, *(n for n, _, _ in waiting)]  # a cycle: the verifier reports it
+        ready, _, written = waiting.pop(position)
+        unwritten.difference_update(written)
         ordered.append(ready)
     return ordered

@@ -43,12 +43,16 @@ def listing_cost(listing: Listing, sizes: Mapping[str, int]) -> Cost:
 
 def _values_inside(listing: Listing) -> list[str]:
     """Returns values of edges whose loops can all be merged: they reduce to the same end point, or to none."""
+    writers = {s.target.name: s for s in reversed(listing.statements)}
+    readers: dict[str, list[Statement]] = {}
+    for statement in listing.statements:
+        for name in {r.name for r in statement.reads}:
+            readers.setdefault(name, []).append(statement)
     names: list[str] = []
-    for name in listing.arrays:
-        writer = listing.producer(name)
-        if writer is None or kind(writer.space) != "E" or writer.target.path or not listing.is_internal(name):
+    for name, writer in writers.items():
+        if kind(writer.space) != "E" or writer.target.path or not listing.is_internal(name):
             continue
-        loops = [writer, *listing.consumers(name)]
+        loops = [writer, *readers.get(name, ())]
         sides = {_side(loop) for loop in loops} - {None}
         if len(sides) <= 1 and all(loop.space == writer.space and loop.gemm is None for loop in loops):
             names.append(name)
@@ -60,6 +64,7 @@ def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
     total = Cost()
     known: dict[tuple[str, str], set[tuple[str, str]]] = {}
     loops = [s for s in listing.statements if kind(s.space) == "E" and s.gemm is None]
+    written = {s.target.name for s in listing.statements}
     for statement in sorted(loops, key=lambda s: _side(s) is None):  # reductions first, which other loops join
         gathered = {(r.name, r.path): r for r in statement.reads if is_gathered(statement, r)}
 
@@ -76,7 +81,7 @@ def _shared(listing: Listing, sizes: Mapping[str, int]) -> Cost:
         side = _side(statement) or max(saved, key=lambda side: saved[side].gathered)
         total += saved[side]
         if _is_regrouped(statement.target.path, sizes):
-            inputs = [r for r in statement.reads if not r.path and listing.producer(r.name) is None]
+            inputs = [r for r in statement.reads if not r.path and r.name not in written]
             total -= sum((_read(listing, statement, ref, sizes) for ref in inputs), Cost())
         if _side(statement) or saved[side].gathered:
             known.setdefault((statement.space, side), set()).update(gathered)

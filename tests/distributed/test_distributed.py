@@ -21,6 +21,9 @@ from dacergnn.graph import HeteroGraph, locality_order
 pytest.importorskip("torch_geometric")
 ROOT = Path(__file__).parents[2]
 NEVER, OTHER_OWNERS, OTHER_EDGES = -1, -2, -3
+NAMES = ("RGCN", "RGAT", "GAT", "HGT", "HeteroConv")
+IN_ROUNDS = ("GAT:any", "RGAT:20KB/1MB", "HeteroConv:20KB")
+STEPS = 6
 
 
 def started(
@@ -43,22 +46,36 @@ def started(
     ]  # fmt: skip
 
 
-def trained(size: int, folder: Path, name: str, data: str, steps: int, checkpoint: str = "") -> list[dict[str, Any]]:
-    for process in started(size, folder, name, data, steps, NEVER, checkpoint=checkpoint):
+Found = dict[str, dict[str, Any]]
+
+
+def trained(size: int, folder: Path, *tasks: str, steps: int, checkpoint: str = "") -> list[Found]:
+    """Returns what each process found, by task."""
+    for process in started(size, folder, ",".join(tasks), steps, NEVER, checkpoint=checkpoint):
         _, error = process.communicate(timeout=600)
         assert process.returncode == 0, error
     return [torch.load(folder / f"{size}-{rank}.pt") for rank in range(size)]
 
 
-def check(folder: Path, name: str, data: str, sizes: tuple[int, ...]) -> None:
-    (whole,) = trained(1, folder, name, data, 20)
-    assert whole["losses"][-1] < whole["losses"][0]
-    for size in sizes:
-        parts = trained(size, folder, name, data, 20)
-        assert parts[0]["least"] > 0
-        assert sum(part["received"] for part in parts) <= 1.2 * parts[0]["least"]
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Returns what one process finds."""
+    return trained(1, tmp_path_factory.mktemp("whole"), *NAMES, steps=STEPS)[0]
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    """Returns what two processes find."""
+    return trained(2, tmp_path_factory.mktemp("halves"), *NAMES, *IN_ROUNDS, steps=STEPS)
+
+
+def check(parts: list[Found], whole: Found, *tasks: str) -> None:
+    for task in tasks:
+        assert whole[task]["losses"][-1] < whole[task]["losses"][0]
+        assert parts[0][task]["least"] > 0
+        assert sum(part[task]["received"] for part in parts) <= 1.2 * parts[0][task]["least"]
         for part in parts:
-            check_equal(part, whole)
+            check_equal(part[task], whole[task])
 
 
 def check_equal(part: dict[str, Any], whole: dict[str, Any]) -> None:
@@ -67,30 +84,31 @@ def check_equal(part: dict[str, Any], whole: dict[str, Any]) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["RGCN", "RGAT", "GAT", "HGT", "HeteroConv"])
-def test_training_equals_that_of_one_process(name: str, tmp_path: Path) -> None:
-    check(tmp_path, name, "random", (2, 4) if name == "RGAT" else (2,))
+@pytest.mark.parametrize("name", NAMES)
+def test_training_equals_that_of_one_process(name: str, whole: Found, halves: list[Found]) -> None:
+    check(halves, whole, name)
 
 
-@pytest.mark.parametrize(("name", "memory"), [("GAT", "any"), ("RGAT", "20KB/1MB"), ("HeteroConv", "20KB")])
-def test_training_in_rounds(name: str, memory: str, tmp_path: Path) -> None:
-    (whole,) = trained(1, tmp_path, name, "random", 6)
-    for part in trained(2, tmp_path, f"{name}:{memory}", "random", 6):
-        check_equal(part, whole)
+def test_training_in_four_processes(whole: Found, tmp_path: Path) -> None:
+    check(trained(4, tmp_path, "RGAT", steps=STEPS), whole, "RGAT")
+
+
+@pytest.mark.parametrize("task", IN_ROUNDS)
+def test_training_in_rounds(task: str, whole: Found, halves: list[Found]) -> None:
+    for part in halves:
+        check_equal(part[task], whole[task.partition(":")[0]])
 
 
 @pytest.mark.check
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [("RGCN", "am~0.1"), ("RGAT", "fb15k237"), ("GAT", "am~0.1"), ("HGT", "aifb"), ("HeteroConv", "aifb")],
-)
-def test_training_on_real_graphs(name: str, data: str, tmp_path: Path) -> None:
-    check(tmp_path, name, data, (2,))
+def test_training_on_real_graphs(tmp_path: Path) -> None:
+    tasks = ("RGCN@am~0.1", "RGAT@fb15k237", "GAT@am~0.1", "HGT@aifb", "HeteroConv@aifb")
+    whole, parts = (trained(size, tmp_path, *tasks, steps=20) for size in (1, 2))
+    check(parts, whole[0], *tasks)
 
 
 def test_a_process_that_is_killed_ends_the_others(tmp_path: Path) -> None:
     start = time.monotonic()
-    first, second = started(2, tmp_path, "RGCN", "random", 1000, 3)
+    first, second = started(2, tmp_path, "RGCN", 1000, 3)
     _, error = first.communicate(timeout=120)
     second.communicate(timeout=120)
     assert second.returncode == 3
@@ -99,16 +117,15 @@ def test_a_process_that_is_killed_ends_the_others(tmp_path: Path) -> None:
     assert time.monotonic() - start < 110
 
 
-def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    whole = trained(2, tmp_path, "RGCN", "random", 4)[0]["losses"]
+def test_training_goes_on_from_a_checkpoint(halves: list[Found], tmp_path: Path) -> None:
     kept = str(tmp_path / "checkpoint")
-    first, second = (trained(2, tmp_path, "RGCN", "random", 2, kept)[0]["losses"] for _ in range(2))
-    torch.testing.assert_close([*first, *second], whole)
+    first, second = (trained(2, tmp_path, "RGCN", steps=STEPS // 2, checkpoint=kept)[0]["RGCN"] for _ in range(2))
+    torch.testing.assert_close([*first["losses"], *second["losses"]], halves[0]["RGCN"]["losses"])
 
 
 @pytest.mark.parametrize(("differs", "name"), [(OTHER_OWNERS, "owners"), (OTHER_EDGES, "edge_index")])
 def test_processes_must_divide_the_graph_alike(differs: int, name: str, tmp_path: Path) -> None:
-    for process in started(2, tmp_path, "RGCN", "random", 1, differs):
+    for process in started(2, tmp_path, "RGCN", 1, differs):
         _, error = process.communicate(timeout=120)
         assert process.returncode == 1
         assert (

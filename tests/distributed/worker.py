@@ -1,4 +1,9 @@
-"""Trains a model in one of several processes; `python worker.py TASK OUT`, with the variables of torch's launcher."""
+"""Trains models, one after the other, in one of several processes, with the variables of torch's launcher.
+
+    python -m tests.distributed.worker TASK,TASK,... STEPS FAILS CHECKPOINT OUT
+
+A task is the name of a model, with ":" and a size of memory for rounds, and "@" and a real graph.
+"""
 
 from __future__ import annotations
 
@@ -126,12 +131,13 @@ def least(edges: Any, owners: Any) -> int:
     return 3 * rows * FEATURES * torch.get_default_dtype().itemsize
 
 
-def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
+def train(task: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
+    task, _, data = task.partition("@")
     name, _, memory = task.partition(":")
     size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     limits = memory.split("/")
     memory = limits[rank % len(limits)]  # processes may name different ones
-    edges, x, y, extra, relations = problem(name, data)
+    edges, x, y, extra, relations = problem(name, data or "random")
     typed = isinstance(edges, dict)
     torch.manual_seed(1)
     types = ([*x], [*edges]) if typed else ([], [])
@@ -141,7 +147,6 @@ def train(task: str, data: str, steps: int, fails: int, checkpoint: str) -> dict
     graph: Any = Whole(edges, counts)
     mine = owners(edges, counts, size)
     if size > 1:
-        dist.init_process_group("gloo")
         edges = edges.flip(1) if fails == OTHER_EDGES and rank == 1 else edges
         graph = DistributedGraph(edges, mine.flip(0) if fails == OTHER_OWNERS and rank == 1 else mine)
         if typed:
@@ -188,6 +193,7 @@ if __name__ == "__main__":
     interpreted.set_default(os.environ["DACERGNN_TEST_TARGET"])
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)  # in which another order of operations is no excuse
-    name, data, steps, fails, checkpoint, out = sys.argv[1:]
-    found = train(name, data, int(steps), int(fails), checkpoint)
-    torch.save(found, Path(out))
+    tasks, steps, fails, checkpoint, out = sys.argv[1:]
+    if int(os.environ["WORLD_SIZE"]) > 1:
+        dist.init_process_group("gloo")
+    torch.save({task: train(task, int(steps), int(fails), checkpoint) for task in tasks.split(",")}, Path(out))
