@@ -58,13 +58,15 @@ class Kind:
     call: Callable[..., Call]
     own: bool = False
 
-    def pair(self, dtype: torch.dtype = torch.float64, *, strict: bool = True) -> tuple[nn.Module, nn.Module]:
+    def pair(
+        self, dtype: torch.dtype = torch.float64, *, strict: bool = True, config: dacergnn.Config | None = None
+    ) -> tuple[nn.Module, nn.Module]:
         """The layer of the library, and the compiled one, with parameters of its own that are equal.
 
         Args:
             strict: Whether it is an error if a call runs the original.
         """
-        return self.original(dtype), self.compiled(dtype, strict=strict)
+        return self.original(dtype), self.compiled(dtype, strict=strict, config=config)
 
     def original(self, dtype: torch.dtype = torch.float64) -> nn.Module:
         module = self.make().to(torch.float64)
@@ -76,8 +78,12 @@ class Kind:
     def compiled(
         self, dtype: torch.dtype = torch.float64, *, strict: bool = True, config: dacergnn.Config | None = None
     ) -> nn.Module:
-        original, otherwise = self.original(dtype), "error" if strict else "ignore"
-        return original if self.own else dacergnn.optimize(original, config=config, on_unsupported=otherwise)
+        original: Any = self.original(dtype)
+        if self.own:
+            if config is not None and hasattr(original, "config"):
+                original.config = config
+            return original
+        return dacergnn.optimize(original, config=config, on_unsupported="error" if strict else "ignore")
 
     def arguments(self, dtype: torch.dtype = torch.float64) -> Call:
         """The arguments of a call; edges and graphs are the same ones each time."""

@@ -39,7 +39,6 @@ _BOTH_FLAGS = (
 _KERNEL_FLAGS = (
     *(*_BOTH_FLAGS, "-O0", "-shared", "-DDACERGNN_EMULATE_CUDA", "-Wno-unknown-pragmas"),
     "-fstack-clash-protection",  # large frames touch the page that guards a stack
-    *("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"),  # indices of arrays, alignment, shifts
     f"-fsanitize={_SANITIZER}",
     # The thread sanitizer without its library: the emulation has the functions that are called at every access.
     *("--param=tsan-instrument-func-entry-exit=0", "-Wl,--no-as-needed"),
@@ -48,6 +47,8 @@ _KERNEL_FLAGS = (
 )
 # Without the products: whether they take TF32 factors is for the source to say, before it includes them.
 _HEADERS = "".join(f'#include "include/dacergnn/{name}"\n' for name in ("scalar.h", "cuda/traversal.cuh"))
+_UNDEFINED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+"""Stop at indices beyond arrays, wrong alignment and shifts; what is built takes a third longer for them."""
 _ACCESS = """
 extern "C" const char* dacergnn_take_failure() {
     const char* failure = dacergnn::cuda::call.failure;
@@ -113,7 +114,7 @@ def compile_emulated(source: str) -> EmulatedLibrary:
     if on_device.CHOSEN:
         return EmulatedLibrary(str(on_device.build_native(source)))
     code = on_device.HEAD + source + on_device.SETTERS + _ACCESS
-    return EmulatedLibrary(str(_build("emulated", code, FLAGS, INCLUDE_FOLDER / "dacergnn" / "cuda", EMULATION)))
+    return EmulatedLibrary(str(_build("emulated", code, _FLAGS, INCLUDE_FOLDER / "dacergnn" / "cuda", EMULATION)))
 
 
 def _build(name: str, code: str, flags: Sequence[str], *includes: Path, made: str = build_cache.LIBRARY) -> Path:
@@ -157,15 +158,23 @@ def _emulation() -> Path:
     return _build("emulation", '#include "emulation.cpp"\n', flags, EMULATION)
 
 
-def _flags() -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _compile_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
     if on_device.CHOSEN:
-        return (), ()
-    flags = (*_KERNEL_FLAGS, "-c", "-x", "c++-header")
-    header = _build("emulated_headers", _HEADERS, flags, INCLUDE_FOLDER, EMULATION, made="emulated.h.gch")
-    return (*_KERNEL_FLAGS, "-include", str(header.with_suffix(""))), (*_KERNEL_FLAGS, "-x", "none", str(_emulation()))
+        return ()
+    to_header = (*flags, "-c", "-x", "c++-header")
+    header = _build("emulated_headers", _HEADERS, to_header, INCLUDE_FOLDER, EMULATION, made="emulated.h.gch")
+    return (*flags, "-include", str(header.with_suffix("")))
 
 
-COMPILE_FLAGS, LINK_FLAGS = _flags()
-"""Options of g++ that make an object of a source, to run in emulation, and a library of objects."""
-FLAGS = (*COMPILE_FLAGS, *LINK_FLAGS[-3:], "-x", "c++") if LINK_FLAGS else ()
-"""What g++ needs besides a source to build a library that runs in emulation."""
+COMPILE_FLAGS = _compile_flags(_KERNEL_FLAGS)
+"""Options of g++ that make an object of a source of a layer, to run in emulation."""
+LINK_FLAGS = () if on_device.CHOSEN else (*_KERNEL_FLAGS, "-x", "none", str(_emulation()))
+"""Options of g++ that make a library of such objects."""
+
+
+def library_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns what g++ needs besides a source to build a library that runs in emulation."""
+    return (*flags, *LINK_FLAGS[-3:], "-x", "c++") if LINK_FLAGS else ()
+
+
+_FLAGS = library_flags(_compile_flags((*_KERNEL_FLAGS, *_UNDEFINED)))

@@ -16,7 +16,7 @@ from dacergnn import Config
 from dacergnn.native import nvcc
 from dacergnn.native.build import compiler
 from dacergnn.runtime import cuda_executable
-from tests.support.emulated import COMPILE_FLAGS, EMULATION, FLAGS, LINK_FLAGS
+from tests.support.emulated import COMPILE_FLAGS, EMULATION, LINK_FLAGS, library_flags
 
 EMULATED = Config(implementation="cuda", cuda_arch=(80,))
 """Compiles layers for an emulated device."""
@@ -27,7 +27,7 @@ def _quiet(flags: Iterable[str]) -> list[str]:
     return [flag for flag in flags if not flag.startswith("-W")]
 
 
-_QUIET = _quiet(FLAGS)  # the frame around kernels is DaCe's
+_QUIET = _quiet(library_flags(COMPILE_FLAGS))  # the frame around kernels is DaCe's
 _HOST_FLAGS = ("-std=c++20", "-fPIC", "-fno-gnu-unique", "-DDACERGNN_EMULATE_CUDA", f"-I{EMULATION}")
 
 
