@@ -49,7 +49,7 @@ class ForwardTracer(Tracer):
         before = dict(stand_in.__dict__)
         with recorder.active():
             counts = {int(g.original.num_edges(r)) for g in graphs.values() for r in g.original.canonical_etypes}
-            with Factories(trace, counts), runtime.looking():
+            with Factories(trace, counts), trace.running():
                 result = self.function(stand_in, *args, **kwargs)
             parts = [m for m in self.module.modules() if m is not self.module]
             outcome: Any = (

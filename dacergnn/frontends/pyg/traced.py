@@ -66,7 +66,7 @@ class MessagePassingTracer(Tracer):
         if self.module.node_dim == -2:
             args, kwargs = _with_static(trace, self.module, args, kwargs)
         args, kwargs = trace.wrap(args), trace.wrap(kwargs)
-        with runtime.looking():
+        with trace.running():
             result = stand_in.forward(*args, **kwargs)
         result, changes = trace.finish(together(trace, (result, [_changes(*pair) for pair in made])))
         for (original, _), changed in zip(made, changes, strict=True):

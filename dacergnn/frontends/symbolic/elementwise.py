@@ -157,7 +157,7 @@ def _dropout(c: LayerCall, a: Any, p: float = 0.5, training: bool = True, inplac
 @rule("detach", view=True)
 def _detach(c: LayerCall, a: Any) -> Expr:
     x = c.operand(a)
-    return x if x.uniform or x.op == "detach" else Expr("detach", (x,), (), x.shape)
+    return x if x.op in ("const", "detach") else Expr("detach", (x,), (), x.shape)
 
 
 @rule("contiguous", "clone", "float", "double", "to", "type_as", view=True)

@@ -77,6 +77,20 @@ def reached(exprs: Iterable[Expr]) -> list[Expr]:
     return [by_serial[serial] for serial in sorted(by_serial)]
 
 
+def has_gradient(expr: Expr) -> bool:
+    """Returns whether a tensor that requires a gradient leads to an expression by more than detached values."""
+    waiting, seen = [expr], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if one.op == "detach" or one.serial in seen:
+            continue
+        if one.tensor is not None and one.tensor.requires_grad:
+            return True
+        seen.add(one.serial)
+        waiting += one.args
+    return False
+
+
 def version(tensor: Tensor | None) -> int:
     """Returns how often a tensor was written to; 0 for None and for inference tensors, which do not count it."""
     return 0 if tensor is None or tensor.is_inference() else tensor._version

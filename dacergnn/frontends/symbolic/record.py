@@ -31,6 +31,11 @@ COUNTS = {
     if hasattr(owner, name)
 }
 """Functions that count rows or elements."""
+STRIDED = {
+    getattr(Tensor, name) for name in ("stride", "storage_offset", "is_contiguous", "is_non_overlapping_and_dense")
+    if hasattr(Tensor, name)
+}  # fmt: skip
+"""Functions about how the elements of a tensor lie in memory."""
 ABOUT = {
     getattr(owner, name)
     for owner in (torch, Tensor)
@@ -102,6 +107,8 @@ def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIn
 def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns an attribute of a value, or the result of a function of shape and type."""
     (value, *rest) = args
+    if func in STRIDED and isinstance(value, Value):
+        return func(_argument(value, func), *rest, **kwargs)
     if func in COUNTS:
         return prod(value.shape) if func.__name__ != "__len__" else number(value.shape[0] + 0)
     name = getattr(func.__self__, "__name__", "") if func.__name__ == "__get__" else ""
@@ -111,6 +118,15 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return value.transpose(-2, -1)
     with untracked():
         return func(plain(value), *rest, **kwargs)
+
+
+def _argument(value: Value, func: Any) -> Tensor:
+    """Returns the argument of the call that a value stands for; what programs compute lies in memory as they choose."""
+    real = value.node.real
+    if real is None or not value.owner.given(real):
+        raise UnsupportedCallError(f"{spelled(func)} of a value that a program computes is read ({caller_text()}).")
+    value.owner.once("strides are read")
+    return real
 
 
 def apply_rule(

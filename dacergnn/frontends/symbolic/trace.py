@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource
-from dacergnn.frontends.symbolic.callers import find_caller
+from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
-from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed, version
+from dacergnn.frontends.symbolic.expr import Expr, has_gradient, reached, squeezed, version
+from dacergnn.frontends.symbolic.functions import applied_to_numbers
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Node, Value
@@ -84,14 +85,15 @@ class Trace:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._caller = id(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-        self.grad = torch.is_grad_enabled()
+        self.grad, self._inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         self.finished = False
         """True when the call is over. Values that users' code has kept act like other tensors then."""
         self.values: list[weakref.ref[Value]] = []
         """Weak references to all values."""
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
-        self._argument_ids: set[int] = set()
+        self._arguments: dict[int, tuple[Tensor, Tensor]] = {}
+        """Tensors that were passed to the trace, by their ids, each with what stands for it."""
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
         self._device: torch.device | None = None
@@ -129,6 +131,22 @@ class Trace:
         if self.runtime.tape is not None:
             self.runtime.tape.called(function, args, kwargs, result)
         return result
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Surrounds the layer's own Python, whose effects and functions are noticed."""
+        with applied_to_numbers(self), self.runtime.looking():
+            yield
+
+    def has_edge_values(self, tree: Any) -> bool:
+        """Returns whether a structure holds a value per edge."""
+        return any(value.node.expr.on_edges for value in _values(tree))
+
+    def alone(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls a function on tensors that hold numbers, as one step: what it does within is not noted."""
+        args, kwargs = self.results(args), self.results(kwargs)
+        with unseen():
+            return self.torch(function, *args, **kwargs)
 
     def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
         """Notes that an axis of a tensor always has the size of an axis of another tensor."""
@@ -173,9 +191,11 @@ class Trace:
     def wrap(self, tree: Any) -> Any:
         """Replaces floating-point tensors in tuples, lists and dictionaries with values, also sparse matrices."""
         if isinstance(tree, Tensor):
-            self._argument_ids.add(id(tree))
-            takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0
-            return self.value(tree) if takes and (not is_sparse(tree) or is_sparse_matrix(tree)) else tree
+            if id(tree) not in self._arguments:
+                takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0
+                wrapped = self.value(tree) if takes and (not is_sparse(tree) or is_sparse_matrix(tree)) else tree
+                self._arguments[id(tree)] = tree, wrapped
+            return self._arguments[id(tree)][1]
         if type(tree) in (tuple, list):
             return type(tree)([self.wrap(v) for v in tree])
         if type(tree) is dict:
@@ -192,6 +212,10 @@ class Trace:
             like: The value whose memory it would share.
         """
         tracked = torch.is_grad_enabled()
+        if tracked and not self.grad:
+            raise UnsupportedCallError(
+                f"gradients are turned on within a call that has none ({caller_text()}); a program has the call's."
+            )
         if self.grad and not tracked and expr.op not in ("const", "detach"):
             expr = Expr("detach", (expr,), (), expr.shape)
         expr.caller = expr.caller or find_caller(self._caller)
@@ -199,7 +223,7 @@ class Trace:
 
     def given(self, tensor: Tensor | None) -> bool:
         """Returns whether a tensor was passed to the trace, so that the caller may hold it."""
-        return id(tensor) in self._argument_ids
+        return id(tensor) in self._arguments
 
     def written(self, tensor: Tensor) -> Node:
         """Returns a new node for a tensor that was written to; programs that use its earlier leaf raise an error."""
@@ -244,7 +268,20 @@ class Trace:
             else:
                 pending.setdefault((node.expr.edges, node.dtype), []).append(node)
         for (edges, _), group in pending.items():
-            self._compute(edges, group)
+            with self._outermost():
+                self._compute(edges, group)
+
+    @contextmanager
+    def _outermost(self) -> Generator[None]:
+        """Sets the modes of gradients and of inference that the call began in: values wait longer than the layer's own.
+
+        What is recorded without gradients is detached in the program.
+        """
+        if torch.is_inference_mode_enabled() == self._inference and torch.is_grad_enabled() == self.grad:
+            yield
+            return
+        with torch.inference_mode(self._inference), torch.set_grad_enabled(self.grad):
+            yield
 
     def _replay(self, node: Node) -> Tensor:
         """Runs the recorded torch calls of a value that depends on no edges."""
@@ -280,6 +317,7 @@ class Trace:
         graph = self.runtime.find_graph(edges)
         arrays = [_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
         computed = self.runtime.run(program, graph, arrays)
+        constant = [expr for expr in exprs if not has_gradient(expr)]
         for expr, (position, space) in zip(exprs, outputs, strict=True):
             rows = computed[position]
             expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
@@ -299,6 +337,15 @@ class Trace:
                 if expr.tensor is not None
             ]
             self.runtime.tape.ran(program, edges.form() or graph, inputs, made)
+        for expr in constant:
+            if expr.tensor is not None and expr.tensor.requires_grad:
+                self._detach(expr, [node for node in nodes if _unviewed(node.expr) is expr])
+
+    def _detach(self, expr: Expr, nodes: list[Node]) -> None:
+        """Takes the gradients from the numbers of a detached expression, which a program returns beside others."""
+        expr.becomes_leaf(self.torch(Tensor.detach, expr.tensor))
+        for node in nodes:
+            node.real = self.torch(Tensor.detach, node.real)
 
 
 def _shaped(tensor: Tensor, node: Node) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
-from dacergnn.frontends.symbolic.expr import Expr, reached
+from dacergnn.frontends.symbolic.expr import Expr, has_gradient
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -80,7 +80,7 @@ class Value(Tensor):
 
     @property
     def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
-        return any(e.tensor is not None and e.tensor.requires_grad for e in reached([self.node.expr]))
+        return self.owner.grad and has_gradient(self.node.expr)
 
     def dim(self) -> int:
         return len(self.node.shape)

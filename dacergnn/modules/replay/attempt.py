@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain
-from dacergnn.frontends.symbolic.record import ABOUT, COUNTS
+from dacergnn.frontends.symbolic.record import ABOUT, COUNTS, STRIDED
 from dacergnn.frontends.symbolic.sizes import Size
 from dacergnn.frontends.symbolic.tape import ProgramRun, Tape
 from dacergnn.frontends.symbolic.value import Value
@@ -47,6 +47,8 @@ class Looks(TorchFunctionMode):
         """Returns the answer to a question about the form of a tensor, with sizes that note their use."""
         tensor = args[0] if args else None
         result = func(*args, **options)
+        if func in STRIDED:
+            self._tape.refuse("strides are read")
         if type(tensor) is not Tensor:
             return result
         if type(result) is torch.Size:

@@ -125,10 +125,11 @@ class Recording:
         columns = [t for t in leaves[self.signature.count :] if isinstance(t, Tensor)]
         return [*self._own, *columns]
 
-    def _overlap(self, leaves: Sequence[Any]) -> list[int]:
-        """Returns the ids of leaves that the layer, or a graph, holds as well; 0 for other leaves."""
-        ids = self.watch.ids
-        return [i if i in ids else 0 for i in map(id, leaves)]
+    def _overlap(self, leaves: Sequence[Any]) -> tuple[list[int], list[int]]:
+        """Returns the ids of leaves that the layer, or a graph, holds as well, 0 for others, and which are the same."""
+        ids, held = [*map(id, leaves)], self.watch.ids
+        alone = len({*ids}) == len(ids)
+        return [i if i in held else 0 for i in ids], [] if alone else [ids.index(i) for i in ids]
 
     def run(self, runner: Runner, leaves: Sequence[Any], instead: Mapping[int, Tensor] | None = None) -> Any:
         """Returns the result for other arguments.
