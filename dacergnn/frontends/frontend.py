@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,9 +28,10 @@ GraphKey = tuple[tuple[object, ...], tuple[object, ...]]
 """Distinguishes the graphs of calls: objects that are compared by identity, and sizes that are compared by value."""
 
 
-# A subclass that redefines one of these computes something else. PyG writes a generated `propagate` onto
-# every class, so that name tells nothing.
-_METHODS = ("forward", "edge_update", "message", "message_and_aggregate", "aggregate", "update")
+_ASIDE = ("__init__", "__repr__", "extra_repr", "reset_parameters", "initialize_parameters", "jittable")
+"""Methods that no call runs."""
+_GENERATED = ("_propagate", "_edge_updater")
+"""Ends of the names of the modules of methods that PyG generates, and writes onto every class."""
 
 
 @dataclass(frozen=True)
@@ -211,17 +213,26 @@ class Frontend(ABC):
 def handled_class(module: nn.Module, names: Container[str]) -> str | None:
     """Returns the qualified name among ``names`` of the class that `module` computes like, or None.
 
-    A subclass computes like its base unless it, or the instance, redefines forward, message, aggregation or update.
+    It does if all methods of that class are those that its library defines, and neither a subclass nor the instance
+    redefines one. The `forward` of an instance is no such method: it runs around the one that is compiled.
     """
-    if any(method in vars(module) for method in _METHODS):
+    classes = type(module).__mro__
+    kind = next((c for c in classes if f"{c.__module__}.{c.__qualname__}" in names), None)
+    if kind is None:
         return None
-    for cls in type(module).__mro__:
-        name = f"{cls.__module__}.{cls.__qualname__}"
-        if name in names:
-            return name
-        if any(method in vars(cls) for method in _METHODS):
-            return None
-    return None
+    bases = kind.__mro__[: kind.__mro__.index(nn.Module)]
+    library = {name for base in bases for name, _ in methods(base)}
+    own = {name for cls in classes[: classes.index(kind)] for name, _ in methods(cls)}
+    set_on_it = {name for name in vars(module) if name != "forward"}
+    replaced = any(f.__globals__ is not vars(sys.modules[b.__module__]) for b in bases for _, f in methods(b))
+    return None if replaced or library & (own | set_on_it) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def methods(cls: type) -> list[tuple[str, FunctionType]]:
+    """Returns the methods that a class itself defines and that calls may run, without those that PyG generates."""
+    own = [(name, f) for name, f in vars(cls).items() if isinstance(f, FunctionType)]
+    found = [(name, f) for name, f in own if name not in _ASIDE and not name.startswith("_orig_")]
+    return [(name, f) for name, f in found if not str(f.__globals__.get("__name__")).endswith(_GENERATED)]
 
 
 def only(outputs: Outputs) -> Tensor:

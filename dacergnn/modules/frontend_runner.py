@@ -224,7 +224,7 @@ class FrontendRunner(Runner):
         try:
             key = frontend.edges(*args, **kwargs)
         except TypeError:
-            self.original.forward(*args, **kwargs)  # raises Python's error, which names the argument
+            type(self.original).forward(self.original, *args, **kwargs)  # Python's error names the argument
             raise
         graphs = self.core.graphs
         if key is None:

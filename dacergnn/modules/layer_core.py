@@ -102,7 +102,7 @@ class LayerCore(Core):
         if not unchanged(state):
             self.refresh()
         if not isinstance(self.runner, FrontendRunner):
-            return self.runner.finished(module.forward(*args, **kwargs))
+            return self.runner.finished(type(module).forward(module, *args, **kwargs))
         frontend = copy.copy(self.runner.frontend)
         frontend.module = module
         return self.runner.run(frontend, args, kwargs)

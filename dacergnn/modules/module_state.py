@@ -7,7 +7,7 @@ tells whether it matters: a new parameter of the same shape, or a tensor that a 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from dacergnn.errors import UnsupportedMachineError
+from dacergnn.frontends.frontend import methods
 from dacergnn.modules.replay.snapshot import Snapshot
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -48,6 +49,7 @@ class ModuleState:
         sequences: list[Any] = []
         for module in self._modules:
             _holders(vars(module), tables, sequences)
+        tables += [vars(cls) for cls in dict.fromkeys(c for m in self._modules for c in _classes(m))]
         with suppress(UnsupportedMachineError):  # the slower check does without a compiler
             self._snapshot = Snapshot(tables=tables, sequences=sequences, objects=self._modules)
             self.check = self._snapshot.check
@@ -86,7 +88,14 @@ def _outline(module: nn.Module, tensors: list[Tensor]) -> list[Any]:
     skipped = (*_TRACKED, *_AT_EVERY_CALL)
     tensors += [buffer for buffer in own["_buffers"].values() if buffer is not None]
     others = [(name, _frozen(value, tensors)) for name, value in own.items() if name not in skipped]
-    return [_Is(type(module)), parameters, [*own["_buffers"]], children, others]
+    code = [(name, _Is(function)) for cls in _classes(module) for name, function in methods(cls)]
+    return [_Is(type(module)), code, parameters, [*own["_buffers"]], children, others]
+
+
+def _classes(module: nn.Module) -> Sequence[type]:
+    """Returns the classes whose methods a module runs, up to that of all modules."""
+    classes = type(module).__mro__
+    return classes[: classes.index(nn.Module)]
 
 
 def _shape(parameter: Tensor | None) -> object:

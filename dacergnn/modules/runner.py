@@ -127,7 +127,7 @@ class Runner:
             raise problem
         try:
             with torch.no_grad():
-                self.original.forward(*args, **kwargs)
+                type(self.original).forward(self.original, *args, **kwargs)
         except FAILURES as error:
             raise _alike(problem, error) from error
         raise problem

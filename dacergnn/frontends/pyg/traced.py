@@ -55,6 +55,7 @@ class MessagePassingTracer(Tracer):
     def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for layer in filter(is_message_passing, self.module.modules()):
             _check_observers(layer)
+            _check_replaced(layer)
         if any(isinstance(p, UninitializedParameter) for p in self.module.parameters()):
             raise UnsupportedCallError("the layer has parameters without a shape; they get it in this call.")
         trace = Trace(runtime)
@@ -67,7 +68,7 @@ class MessagePassingTracer(Tracer):
             args, kwargs = _with_static(trace, self.module, args, kwargs)
         args, kwargs = trace.wrap(args), trace.wrap(kwargs)
         with trace.running():
-            result = stand_in.forward(*args, **kwargs)
+            result = type(self.module).forward(stand_in, *args, **kwargs)  # that of an instance runs around this one
         result, changes = trace.finish(together(trace, (result, [_changes(*pair) for pair in made])))
         for (original, _), changed in zip(made, changes, strict=True):
             original.__dict__.update(plain_sizes(changed))
@@ -79,6 +80,13 @@ def _check_observers(layer: Any) -> None:
     hooks = message_hooks(layer)
     if hooks is not None:
         raise UnsupportedCallError(f"{hooks} see tensors that a program does not make; remove the hooks.")
+
+
+def _check_replaced(layer: Any) -> None:
+    """Raises UnsupportedCallError if the layer has another method in place of one that would be recorded."""
+    for name in _RECORDED:
+        if name in vars(layer):
+            raise UnsupportedCallError(f"{name} was set on the layer; a program has that of {type(layer).__name__}.")
 
 
 def _with_static(
@@ -168,7 +176,7 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
             own = f"_orig_{name}" if module.explain and hasattr(type(module), f"_orig_{name}") else name
             return getattr(type(module), own)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
 
-        stand_in.__dict__.update({name: partial(record, name) for name in ("propagate", "edge_updater")})
+        stand_in.__dict__.update({name: partial(record, name) for name in _RECORDED})
         explain: Any = vars(module).get("explain_message")
         if hasattr(explain, "__func__"):  # PyG's explainers give a layer a method of its own
             stand_in.__dict__["explain_message"] = MethodType(explain.__func__, stand_in)
@@ -190,7 +198,8 @@ def _holds_layers(module: nn.Module) -> bool:
     return any(is_message_passing(m) for m in module.modules())
 
 
-_OWN = ("propagate", "edge_updater", "_modules", "explain_message")
+_RECORDED = ("propagate", "edge_updater")
+_OWN = (*_RECORDED, "forward", "_modules", "explain_message")
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 """Tables of hooks; stand-ins have wrapped hooks in theirs."""
 
