@@ -156,6 +156,15 @@ def test_builds_are_listed_counted_and_deleted(cache_dir: Path) -> None:
     assert not list(cache_dir.iterdir())
 
 
+def test_builds_that_cannot_be_deleted_are_told(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store("1a2b", "rgat", write_library)
+    monkeypatch.setattr("dacergnn.native.cache.remove", lambda path: None)
+    result = run("cache", "clear", "--yes")
+    assert result.exit_code == 1
+    assert "Deleted 0 builds" in result.output
+    assert f"1 builds in {cache_dir} cannot be deleted; have their owner do so." in result.output
+
+
 # --- view
 
 

@@ -200,6 +200,13 @@ def test_parameters_in_other_memory(layers: tuple[RGCN, RGCN], graph: Any) -> No
                 p.data = q.data = torch.randn_like(p)
 
 
+def test_parameters_that_are_trained_later(layers: tuple[RGCN, RGCN], graph: Any) -> None:
+    for step in range(6):
+        found, expected = (layer.requires_grad_(step >= 3)(features(step, grad=False), graph) for layer in layers)
+        torch.testing.assert_close(found, expected)
+        assert found.requires_grad == expected.requires_grad == (step >= 3)
+
+
 def test_copies_and_pickles_begin_anew(layers: tuple[RGCN, RGCN], graph: Any, emulated_graphs: Recorder) -> None:
     layer, plain = layers
     for step in range(2):

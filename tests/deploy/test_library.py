@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import SAGEConv
 
 import dacergnn
 from dacergnn import ArrayError, DacergnnError, HeteroGraph, UnsupportedCallError
+from dacergnn.deploy.capture import capture
 from dacergnn.deploy.library import ExportedLibrary
+from dacergnn.deploy.network import SortEdges
+from dacergnn.deploy.reader import Reader
 from dacergnn.modules import RGCN
 from tests.deploy.networks import NAMES, Between, Trained, assert_equal, leaves, trained
 from tests.support.library import Library, Refused, export
@@ -267,8 +271,8 @@ def test_a_library_is_not_written_into(tmp_path: Path) -> None:
 
 
 class _LastRow(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x[-1:] * 2.0
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        return x[-1:] * 2.0 + x[index]
 
 
 class _Random(nn.Module):
@@ -286,11 +290,33 @@ class _ComputedMatrix(nn.Module):
 
 
 def test_rows_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    library = Library(export(_LastRow().eval(), tmp_path, example=(torch.randn(5, 4),)))
+    index = torch.tensor([-3, 1, -1])
+    library = Library(export(_LastRow().eval(), tmp_path, example=(torch.randn(5, 4), index)))
     x = torch.randn(3, 4)
-    assert torch.equal(library(x)[0], x[-1:] * 2)
+    assert torch.equal(library(x, index)[0], x[-1:] * 2 + x[index])
+    with pytest.raises(Refused, match="index -3 at place 0 is out of range; there are 2 rows"):
+        library(x[:2], index)
     with pytest.raises(Refused, match="The sizes of the inputs do not fit the model, which asks for rows"):
-        library(torch.randn(0, 4))
+        library(torch.randn(0, 4), index[:0])
+
+
+class _MoreNodes(nn.Module):
+    """Calls a layer with the same edges among more nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = SAGEConv(4, 4)
+
+    def forward(self, x: Tensor, others: Tensor, edge_index: Tensor) -> Tensor:
+        return self.layer(torch.cat([self.layer(x, edge_index), others]), edge_index)
+
+
+def test_the_same_edges_among_more_nodes_are_another_graph() -> None:
+    arguments = torch.randn(9, 4), torch.randn(5, 4), torch.randint(9, (2, 20))
+    program = capture(dacergnn.optimize(_MoreNodes().eval()), arguments)
+    steps = Reader(program, ["x", "others", "edge_index"]).read().steps
+    sizes = {step.made.sizes for step in steps if isinstance(step, SortEdges)}
+    assert len(sizes) == 2
 
 
 def test_nothing_random_is_written_down(tmp_path: Path) -> None:

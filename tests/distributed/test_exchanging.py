@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from dacergnn import Config, parse
+from dacergnn.distributed.exchange import Exchange
 from dacergnn.errors import ProgramError
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import RGAT, RGCN
 from dacergnn.modules.compiled import compiled_program
 from dacergnn.sdfg_passes.partial_sums import cut_sums
 from tests.distributed.test_distributed import ROOT, started
+from tests.support.use import lone_process
 
 ROWS, VALUES, SUMS = "rows of sources", "values of sources", "partial sums"
 EXCHANGED = {
@@ -66,6 +70,16 @@ def test_calls_that_cannot_be_exchanged_are_refused(found: dict[str, Any]) -> No
     assert "has numbers of other processes' nodes" in errors["numbers"]
     assert "pass it to layers" in errors["kernels"]
     assert errors["gradients"].startswith("this process calls RGCN with gradients of W, bias, root, x, but another one")
+
+
+def test_gradients_of_exchanged_rows_are_not_written_to(tmp_path: Path) -> None:
+    """What is added to the rows has the same tensor as its gradient. One process reads a row of its own here."""
+    with lone_process("gloo", tmp_path):
+        exchange = Exchange(torch.zeros(3, dtype=torch.int64), torch.tensor([1]), dist.group.WORLD)
+        x, y = (torch.ones(count, requires_grad=True) for count in (3, 4))
+        added = y * 3
+        ((exchange(x) + added) * 2).sum().backward()
+    torch.testing.assert_close([x.grad, y.grad], [torch.tensor([2.0, 4.0, 2.0]), torch.full((4,), 6.0)])
 
 
 def program_of(layer: Any) -> Any:

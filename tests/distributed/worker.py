@@ -116,7 +116,8 @@ def by_type(graph: HeteroGraph) -> tuple[dict[str, int], dict[Key, Tensor]]:
 def owners(edges: Any, sizes: Any, size: int) -> Any:
     if isinstance(edges, dict):
         return {kind: torch.arange(count) * size // count for kind, count in sizes.items()}
-    return partition(HeteroGraph.from_arrays(edges, None, num_nodes=sizes), size)
+    method = "ranges" if size < 3 else "random"  # numbers need not tell which process has a node
+    return partition(HeteroGraph.from_arrays(edges, None, num_nodes=sizes), size, method=method)
 
 
 def least(edges: Any, owners: Any) -> int:

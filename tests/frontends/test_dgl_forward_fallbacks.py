@@ -87,6 +87,16 @@ def quotient(g: Any, x: Tensor) -> Tensor:
     return g.ndata["out"]
 
 
+def average(g: Any, x: Tensor) -> Tensor:
+    def reduce(nodes: Any) -> dict[str, Tensor]:
+        weights = nodes.mailbox["m"].exp()
+        return {"out": (weights * nodes.mailbox["m"]).sum(1) / weights.sum(1)}
+
+    g.ndata["h"] = x
+    g.update_all(fn.copy_u("h", "m"), reduce)  # here
+    return g.ndata["out"]
+
+
 CASES: list[tuple[Forward, str]] = [
     (branching, "torch.Tensor.sum of a value per edge has no form in a program ({line}, in message)."),
     (sorting, "sort of nodes.mailbox has no form in a program ({line}, in reduce)."),
@@ -101,6 +111,7 @@ CASES: list[tuple[Forward, str]] = [
     (cumulated, "torch.Tensor.cumsum of a value per edge has no form in a program ({line}, in cumulated)."),
     (positions, "max of nodes.mailbox with positions has no form in a program ({line}, in reduce)."),
     (quotient, "a quotient of messages at nodes without edges has no form in a program ({line}, in quotient)."),
+    (average, "a quotient of messages at nodes without edges has no form in a program ({line}, in average)."),
 ]
 
 

@@ -169,6 +169,18 @@ def test_attention_reads_as_one_would_write_it() -> None:
     )
 
 
+@pytest.mark.parametrize("guard", [1e-16, 0.5])
+def test_numbers_that_are_added_to_the_sums_of_a_softmax(guard: float) -> None:
+    def layer(x: Tensor, index: Tensor) -> Tensor:
+        score = x[index[0]]
+        ends = index[1].view(-1, 1, 1).expand_as(score)
+        largest = torch.zeros_like(x).scatter_reduce(0, ends, score, "amax", include_self=False)
+        weights = (score - largest[index[1]]).exp()
+        return weights / (torch.zeros_like(x).index_add(0, index[1], weights) + guard)[index[1]]
+
+    compare(layer, X)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
 @pytest.mark.parametrize("end", [0, 1])
 def test_reductions_at_both_ends(reduce: str, end: int) -> None:
@@ -304,6 +316,10 @@ REFUSED: dict[str, tuple[Callable[[Tensor, Tensor], Any], str]] = {
     "argument": (lambda x, i: x.mul_(2), "torch.Tensor.mul_ writes to a tensor that is in use"),
     "shared memory": (lambda x, i: keep(x[i[0]] * 1), "torch.Tensor.add_ of a value per edge has no form"),
     "the same memory": (lambda x, i: same(x[i[0]]), "torch.Tensor.add_ of a value per edge has no form"),
+    "a factor": (
+        lambda x, i: torch.zeros_like(x).index_add(0, i[1], x[i[0]], alpha=2.0),
+        "torch.Tensor.index_add of a value per edge has no form",
+    ),
     "sum over rows": (lambda x, i: F.linear(x[i[0]].sum((1, 2)), draw(2, E)), "torch."),
 }
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import dacergnn
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import ArrayError, UnsupportedCallError
 from tests.layerwise.samples import (
     EDGE_ARRAYS,
     METADATA,
@@ -74,6 +74,13 @@ def test_a_file_may_be_replaced_by_its_results(tmp_path: Path) -> None:
     x = saved(path, draw(N, K))
     dacergnn.inference(layers()[0], edges(), x, batch=4, out=str(path))
     assert_same(torch.from_numpy(np.load(path)), layers()[0](draw(N, K), edges()).detach())
+
+
+def test_a_file_that_is_read_takes_no_results(tmp_path: Path) -> None:
+    x = saved(tmp_path / "x.npy", draw(N, K))
+    out = np.load(tmp_path / "x.npy", mmap_mode="r+")
+    with pytest.raises(ArrayError, match="out lies in the memory of x"):
+        dacergnn.inference(drawn(pyg().SAGEConv(K, K)), edges(), x, batch=4, out=out)
 
 
 def test_a_refused_model_leaves_no_file(tmp_path: Path) -> None:

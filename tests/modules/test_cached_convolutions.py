@@ -85,6 +85,7 @@ def test_layers_of_dgl_that_share_edges() -> None:
     for dtype in (torch.float64, torch.float32):
         model = nn.ModuleList([layers.SAGEConv(K, M, aggregator) for aggregator in ("gcn", "mean", "pool")])
         model += [layers.GINConv(nn.Linear(K, M), aggregator) for aggregator in ("mean", "sum")]
+        model += [layers.GraphConv(K, M, norm, allow_zero_in_degree=True) for norm in ("left", "right", "both")]
         model, own = model.to(dtype), x.to(dtype)
         for original, layer in zip(model, dacergnn.optimize(model), strict=True):
             for g in graphs:

@@ -15,7 +15,7 @@ from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError
 from dacergnn.graph.packed import PackedGraphs
 from dacergnn.loader import Encoded
-from dacergnn.modules.arrivals import collecting
+from dacergnn.modules.arrivals import arrive, collecting
 from tests.support.encodings import assert_same_step, count_encodings
 from tests.support.random_graphs import joined_graph
 
@@ -136,6 +136,16 @@ def test_nothing_is_left_to_encode(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert names
     assert encoder.names() == names
     assert encoded[0] == 0
+
+
+def test_batches_that_are_written_to_after_they_have_arrived() -> None:
+    original, batch = OneType(pyg.SAGEConv(K, K)).double(), Batches(False, None)[0]
+    model = dacergnn.optimize(original, on_unsupported="error")
+    with torch.no_grad(), collecting() as graphs:
+        model(batch.x, batch.edge_index)
+    arrive(graphs)
+    batch.edge_index[0] = batch.edge_index[0].flip(0)
+    torch.testing.assert_close(model(batch.x, batch.edge_index), original(batch.x, batch.edge_index))
 
 
 def test_without_workers_nothing_is_done() -> None:

@@ -25,8 +25,8 @@ SLOPE = 0.25
 OPTIONS = {"shift": 0.5}
 
 
-def doubled(x: Tensor) -> Tensor:
-    return x * 2.0
+def doubled(x: Tensor, *, factor: float = 2.0) -> Tensor:
+    return x * factor
 
 
 def make(factor: float) -> Any:
@@ -107,7 +107,7 @@ def new_message(self: Any, x_j: Tensor) -> Tensor:
     return x_j - 1.0
 
 
-def other_code(x: Tensor) -> Tensor:
+def other_code(x: Tensor, *, factor: float = 2.0) -> Tensor:
     return x * 5.0
 
 
@@ -133,6 +133,7 @@ CHANGES: dict[str, Change] = {
     "an item of a global dictionary": lambda _, patch: patch.setitem(OPTIONS, "shift", 0.75),
     "a global function": lambda _, patch: patch.setitem(globals(), "doubled", other_code),
     "the code of a function": lambda _, patch: patch.setattr(doubled, "__code__", other_code.__code__),
+    "a default of a keyword": lambda _, patch: patch.setitem(doubled.__kwdefaults__, "factor", 3.0),
     "a function of torch": lambda _, patch: patch.setattr(F, "leaky_relu", torch.nn.functional.elu),
     "the training flag": lambda layer, _: layer.eval(),
     "whether a parameter needs a gradient": lambda layer, _: layer.weight.requires_grad_(False),
@@ -207,6 +208,16 @@ def test_other_arguments(other: str, recorded: list[int]) -> None:
     args = change(*args)
     torch.testing.assert_close(found(*args), layer(*args))
     assert len(recorded) == 2 + more
+
+
+def test_a_parameter_that_was_the_features(recorded: list[int]) -> None:
+    layer, (x, index) = make(1.0), arguments()
+    own, index = layer.linear.weight, index % K
+    found = repeated(layer, (own, index))
+    other = nn.Parameter(x[:K].clone())
+    torch.testing.assert_close(found(other, index), layer(other, index))
+    torch.testing.assert_close(found(own, index), layer(own, index))
+    assert len(recorded) == 3
 
 
 def test_modes_of_torch_are_noticed(recorded: list[int]) -> None:

@@ -179,6 +179,20 @@ def test_functions_of_torch_are_run_again(effect: Any, recorded: list[int]) -> N
     assert len(recorded) == 2
 
 
+def test_parts_without_gradients_stay_without_them(recorded: list[int]) -> None:
+    class Scaled(Plain):
+        def effect(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                factors = torch.sort(self.weight.mul(3.0)).values
+            return x * factors
+
+    layer, args = Scaled(), arguments()
+    found = compiled(layer)
+    for _ in range(4):
+        torch.testing.assert_close(*[torch.autograd.grad(f(*args).sum(), layer.weight) for f in (found, layer)])
+    assert len(recorded) == 2
+
+
 def test_a_count_of_rows_that_differs_is_noticed(recorded: list[int]) -> None:
     layer, args = type("Plain", (Plain,), {"effect": counts_rows, "__module__": __name__})(), arguments()
     found = compiled(layer)

@@ -54,6 +54,13 @@ def test_flags_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert builder.build("tiny", CODE) != first
 
 
+def test_headers_are_part_of_the_key(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / "number.h").write_text(f"constexpr int kNumber = {number};\n")
+        code = '#include "number.h"\nextern "C" int answer() { return kNumber; }\n'
+        assert answer(builder.build("tiny", code, headers=tmp_path)) == number
+
+
 def truncate(entry: Path) -> None:
     (entry / cache.LIBRARY).write_bytes((entry / cache.LIBRARY).read_bytes()[:100])
 

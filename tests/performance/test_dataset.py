@@ -112,6 +112,7 @@ def test_scores() -> None:
     exact = scores(samples, np.array([*seconds, 9.0]))
     assert (exact.mean_error, exact.largest_error, exact.r2, exact.ranked) == (0, 0, 1, 1)
     assert exact.pairs == 5  # 4.0 and 4.1 are not told apart by ten runs
+    assert scores([replace(s, runs=100) for s in samples], np.array([*seconds, 9.0])).pairs == 6
     found = scores(samples, np.array([2.0, 1.0, 4.0, 4.1, 9.0]))
     assert found.mean_error == pytest.approx(0.3)
     assert found.largest_error == 1.0

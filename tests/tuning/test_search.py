@@ -48,6 +48,14 @@ class Likes:
         return np.log(self.predict(programs))[None]
 
 
+class Divided(Likes):
+    """A model of two members; where the first sees a gain, the second sees half as large a loss."""
+
+    def logarithms(self, programs: Sequence[ProgramFeatures]) -> np.ndarray:
+        (logs,) = super().logarithms(programs)
+        return np.stack([logs, -logs / 2])
+
+
 SMALL_TILES = Likes(lambda program: 1.0 + float(program.dependent[:, TILES].sum()))
 INDIFFERENT = Likes(lambda program: 1.0)
 
@@ -92,10 +100,12 @@ def test_schedules_are_settled_by_the_model(seed: int, graph: HeteroGraph) -> No
     assert predicted(again, facts, SMALL_TILES) == predicted(found, facts, SMALL_TILES)
 
 
-def test_nothing_changes_without_a_clear_gain(graph: HeteroGraph) -> None:
+@pytest.mark.parametrize("model", [INDIFFERENT, Divided(SMALL_TILES.taste)], ids=["indifferent", "divided"])
+def test_nothing_changes_without_a_clear_gain(model: Likes, graph: HeteroGraph) -> None:
     _, run = compiler(1, graph)
-    found, before = run(Plan()), run(Plan()).plan
-    assert settle_schedules(found, GraphFacts.of(graph), INDIFFERENT) == 1.0
+    found, before, facts = run(Plan()), run(Plan()).plan, GraphFacts.of(graph)
+    seconds = predicted(found, facts, model)
+    assert settle_schedules(found, facts, model) == seconds
     assert found.plan == before
 
 
