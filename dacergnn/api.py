@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from inspect import signature
@@ -17,16 +16,13 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, ProgramError
 from dacergnn.frontends import find_frontend, find_tracer, joined_layers
-from dacergnn.frontends.activations import activation_of
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
-from dacergnn.frontends.followed import followed
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.captured import check_capturable
 from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.core import Core
-from dacergnn.modules.follower import DoneBefore
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graph_forward import compile_forward, is_compiled_forward
 from dacergnn.modules.graphs import GraphCache
@@ -130,7 +126,6 @@ def optimize(
     result = _replace(model, replacement, "", {})
     if replacement.plan_use is not None:
         replacement.plan_use.plan.check_layers([*replacement.plan_use.layers])
-    _fuse_activations(result)
     if not isinstance(result, CompiledLayer):  # it has the attributes of the user's layer
         result.__dict__["_dacergnn_refused"] = replacement.refused
     if on_unsupported == "warn":
@@ -206,22 +201,6 @@ def _is_forward(function: object) -> bool:
     return isinstance(function, FunctionType) and next(iter(signature(function).parameters), "") == "self"
 
 
-def _fuse_activations(model: nn.Module) -> None:
-    """Lets layers compute the activations that follow them, where both have no other use."""
-    uses = Counter(module for _, module in model.named_modules(remove_duplicate=False))
-    for container in list(model.modules()):
-        for paths, place in followed(container):
-            modules, activation = [container.get_submodule(path) for path in paths], container.get_submodule(place)
-            layers = [
-                layer for layer in modules if isinstance(layer, CompiledLayer) and core_of(layer).takes_activations
-            ]
-            alone = all(uses[module] == 1 for module in (*modules, activation))
-            if alone and len(layers) == len(modules) and activation_of(activation) is not None:
-                for layer in layers:
-                    core_of(layer).follow(activation)
-                setattr(container, place, DoneBefore(activation, layers))
-
-
 def revert(model: nn.Module) -> nn.Module:
     """Returns the model with the original layers in place of compiled ones; parameters stay shared."""
     _check_model(model)
@@ -229,10 +208,8 @@ def revert(model: nn.Module) -> nn.Module:
 
 
 def _original(module: nn.Module) -> nn.Module | None:
-    """Returns the original of a compiled layer or of a fused activation; None for other modules."""
-    if isinstance(module, CompiledLayer):
-        return core_of(module).original
-    return module.original if isinstance(module, DoneBefore) else None
+    """Returns the original of a compiled layer; None for other modules."""
+    return core_of(module).original if isinstance(module, CompiledLayer) else None
 
 
 def explain(model: nn.Module, *, verbose: bool = False) -> Report:

@@ -53,7 +53,7 @@ def handled_classes() -> tuple[str, ...]:
 
 def find_frontend(module: nn.Module) -> type[Frontend] | None:
     """Returns the front end for the class that `module` computes like (`handled_class`), or None."""
-    name = handled_class(module, _FRONTENDS)
+    name = handled_class(module, _FRONTENDS, around="forward")
     if name is None:
         return None
     place, frontend = _FRONTENDS[name]

@@ -210,11 +210,14 @@ class Frontend(ABC):
         return replace(program, source=PlacedText(program.source, [place] * len(program.source.splitlines())))
 
 
-def handled_class(module: nn.Module, names: Container[str]) -> str | None:
+def handled_class(module: nn.Module, names: Container[str], *, around: str | None = None) -> str | None:
     """Returns the qualified name among ``names`` of the class that `module` computes like, or None.
 
     It does if all methods of that class are those that its library defines, and neither a subclass nor the instance
-    redefines one. The `forward` of an instance is no such method: it runs around the one that is compiled.
+    redefines one.
+
+    Args:
+        around: A method that the instance may have, since it runs around the one that is compiled.
     """
     classes = type(module).__mro__
     kind = next((c for c in classes if f"{c.__module__}.{c.__qualname__}" in names), None)
@@ -223,9 +226,15 @@ def handled_class(module: nn.Module, names: Container[str]) -> str | None:
     bases = kind.__mro__[: kind.__mro__.index(nn.Module)]
     library = {name for base in bases for name, _ in methods(base)}
     own = {name for cls in classes[: classes.index(kind)] for name, _ in methods(cls)}
-    set_on_it = {name for name in vars(module) if name != "forward"}
+    set_on_it = {n for n, value in vars(module).items() if n != around and not is_method(type(module), value)}
     replaced = any(f.__globals__ is not vars(sys.modules[b.__module__]) for b in bases for _, f in methods(b))
     return None if replaced or library & (own | set_on_it) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def is_method(cls: type, value: object) -> bool:
+    """Returns whether a value binds a function of a class, as PyG sets other methods of the class on a layer."""
+    function = getattr(value, "__func__", None)
+    return function is not None and any(function is own for c in cls.__mro__ for own in vars(c).values())
 
 
 def methods(cls: type) -> list[tuple[str, FunctionType]]:

@@ -29,8 +29,6 @@ class Core(RunsPrograms):
         self.on_unsupported: OnUnsupported = on_unsupported
         self.find_self: Callable[[], nn.Module | None] = lambda: None
         """Returns the module that users call and that hooks receive; None if it is the original."""
-        self.follower: nn.Module | None = None
-        """The activation that calls of the layer apply as well."""
         self.refusal: str | None = None
         """The reason for which the last uncompiled call ran the original."""
         self.warned: set[str] = set()
@@ -51,13 +49,3 @@ class Core(RunsPrograms):
     @property
     def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return type(self.original).__name__
-
-    @property
-    def is_watched(self) -> bool:
-        """Returns whether hooks see the layer's own results."""
-        return bool(self.original.__dict__["_forward_hooks"])
-
-    @property
-    def applied(self) -> Callable[[Any], Any] | None:
-        """Returns the activation to apply; None if there is none, or if hooks see the layer's own results."""
-        return None if self.is_watched else self.follower

@@ -16,12 +16,12 @@ from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.traced import encodings_of
+from dacergnn.modules.activated import Activated
 from dacergnn.modules.arrivals import is_collecting
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
 from dacergnn.modules.exported import run_traced
-from dacergnn.modules.follower import Followed
 from dacergnn.modules.repeated import Repeated, run
 from dacergnn.modules.runner import Runner
 from dacergnn.modules.signature import CallSignature
@@ -38,8 +38,6 @@ class FrontendRunner(Runner):
     A call that the program does not cover runs the original, with a warning once.
     """
 
-    takes_activations = True
-
     def __init__(self, core: Core, frontend: Frontend) -> None:
         super().__init__(core)
         self.frontend = frontend
@@ -50,7 +48,7 @@ class FrontendRunner(Runner):
         """Holds for each mode how a call like the last one runs without being examined."""
         self.attempts: dict[_Mode, int] = {}
         """Counts for each mode the calls that may still be noted; a missing mode has all of them left."""
-        self._followed = Followed()
+        self._activated = Activated()
         self._parameters_within: Parameters | None = None
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -155,7 +153,7 @@ class FrontendRunner(Runner):
             shape = frontend.result(*args, **kwargs)
         except UnsupportedCallError:  # nobody but the layer knows what it returns
             return self.uncompiled(*args, **kwargs)
-        return self.finished(_zeros(shape, (args, kwargs)))
+        return _zeros(shape, (args, kwargs))
 
     def _noted(
         self,
@@ -211,13 +209,7 @@ class FrontendRunner(Runner):
     def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
         binding = frontend.bind(graph, *args, **kwargs)
         _check_types(binding)
-        follower = self.core.applied
-        if binding.activation is None and follower is None:
-            return binding
-        for function in (binding.activation, follower):
-            if function is not None:
-                binding = self._followed.bind(binding, function)
-        return binding
+        return binding if binding.activation is None else self._activated.bind(binding, binding.activation)
 
     def find_graph(self, frontend: Frontend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> HeteroGraph:
         """Returns the graph of a call, encoded unless it was seen before."""

@@ -76,23 +76,21 @@ class CompiledLayer(nn.Module):
             return getattr(core.original if hasattr(type(core.original), name) else core, name)
 
     def __repr__(self) -> str:
-        core = self._dacergnn
-        followed = "" if core.follower is None else f" with {core.follower}"
-        return f"compiled {core.original!r}{followed}"
+        return f"compiled {self._dacergnn.original!r}"
 
     def __copy__(self) -> CompiledLayer:
-        return _again(self, copy.copy(self._dacergnn.original), self._dacergnn.follower)
+        return _again(self, copy.copy(self._dacergnn.original))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         core = self._dacergnn
         # Noted before the original is copied, since an attribute may lead back here: PyG keeps bound methods.
         result = memo[id(self)] = _blank(type(core.original))
-        return _again(self, copy.deepcopy(core.original, memo), copy.deepcopy(core.follower, memo), result)
+        return _again(self, copy.deepcopy(core.original, memo), result)
 
     def __reduce__(self) -> tuple[Any, ...]:
         core = self._dacergnn
         options = core.original, core.config, core.on_unsupported
-        state = *options, core.follower, core.plan_use, core.loaded_programs
+        state = *options, core.plan_use, core.loaded_programs
         return _blank, (type(core.original),), state, None, None, _restore  # the state may lead back here
 
     def __prepare_scriptable__(self) -> nn.Module:
@@ -162,24 +160,22 @@ def _plain(layer: CompiledLayer | None, original: nn.Module | None) -> nn.Module
     return plain
 
 
-def _again(
-    layer: CompiledLayer, original: nn.Module, follower: nn.Module | None, blank: CompiledLayer | None = None
-) -> CompiledLayer:
+def _again(layer: CompiledLayer, original: nn.Module, blank: CompiledLayer | None = None) -> CompiledLayer:
     """Returns a layer for a copy of the original that shares graphs with ``layer``; uses ``blank`` if that is given."""
     core = core_of(layer)
     result = LayerCore(original, core.config, core.graphs, core.on_unsupported)
-    result.follower, result.plan_use = follower, core.plan_use
+    result.plan_use = core.plan_use
     result.compiled.update(core.loaded_programs)
     return compile_layer(result, blank)
 
 
 def _restore(
     layer: CompiledLayer,
-    state: tuple[nn.Module, Config, OnUnsupported, nn.Module | None, LayerUse | None, dict[Any, LoadedProgram]],
+    state: tuple[nn.Module, Config, OnUnsupported, LayerUse | None, dict[Any, LoadedProgram]],
 ) -> None:
     """Restores a blank layer from a pickle; builds come from the cache, and graphs are encoded again."""
-    original, config, on_unsupported, follower, plan_use, loaded = state
+    original, config, on_unsupported, plan_use, loaded = state
     core = LayerCore(original, config, GraphCache(config.check_graph), on_unsupported)
-    core.follower, core.plan_use = follower, plan_use
+    core.plan_use = plan_use
     core.compiled.update(loaded)
     compile_layer(core, layer)

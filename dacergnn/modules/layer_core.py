@@ -81,8 +81,7 @@ class LayerCore(Core):
     def refresh(self) -> None:
         """Chooses again how calls run if the state of the layer has changed."""
         self.original = self.find_original(self.original)
-        others = () if self.follower is None else (self.follower,)
-        before, self._state = self._state, ModuleState(self.original, *others)
+        before, self._state = self._state, ModuleState(self.original)
         self._state.watch()
         if not self._state.same(before):
             runner = self._choose()
@@ -102,7 +101,7 @@ class LayerCore(Core):
         if not unchanged(state):
             self.refresh()
         if not isinstance(self.runner, FrontendRunner):
-            return self.runner.finished(type(module).forward(module, *args, **kwargs))
+            return type(module).forward(module, *args, **kwargs)
         frontend = copy.copy(self.runner.frontend)
         frontend.module = module
         return self.runner.run(frontend, args, kwargs)
@@ -110,15 +109,6 @@ class LayerCore(Core):
     def result(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the shapes of a call's results, for tracers."""
         return self.frontend.result(*args, **kwargs)
-
-    def follow(self, activation: nn.Module) -> None:
-        """Applies an activation to the results of all calls from now on."""
-        self.follower, self._state = activation, ModuleState(self.original, activation)
-
-    @property
-    def takes_activations(self) -> bool:
-        """Returns whether `follow` may be called; not if hooks see the layer's results, which it would change."""
-        return self.runner.takes_activations and not self.is_watched
 
     def _choose(self) -> Runner:
         self.refused: UnsupportedLayerError | None = None

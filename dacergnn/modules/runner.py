@@ -28,8 +28,6 @@ class Runner:
 
     runs_one_program = True
     """Tells whether each call runs one program, which asks all of the layer's questions to a plan."""
-    takes_activations = False
-    """Tells whether an activation that follows the layer may become part of its programs."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -138,12 +136,7 @@ class Runner:
         Hooks of messages run within, and receive the layer that users call, whose attributes are the original's.
         """
         layer = self.core.find_self() or self.original
-        return self.finished(type(self.original).forward(layer, *args, **kwargs))
-
-    def finished(self, result: Any) -> Any:
-        """Returns the layer's own result after the activation that follows, if there is one."""
-        follower = self.core.applied
-        return result if follower is None else follower(result)
+        return type(self.original).forward(layer, *args, **kwargs)
 
     def warn(self, reason: str) -> None:
         """Warns once for each reason that a call ran the original layer, or raises, as ``on_unsupported`` says."""

@@ -1,45 +1,34 @@
-"""Activations behind layers, done by their programs."""
+"""Activations of layers, done by their programs; those of models stay where users see them."""
 
 from __future__ import annotations
 
 import copy
-import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import GCN, GATConv, GCNConv, RGATConv, RGCNConv, Sequential
+from torch_geometric import nn as pyg
 
 import dacergnn
-from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.activations import activation_of
-from dacergnn.frontends.followed import followed
-from dacergnn.modules import CompiledLayer
-from dacergnn.modules.follower import DoneBefore
 from dacergnn.program.flatten import Activation
 
-N, R = 20, 3
+dgl = pytest.importorskip("dgl")
+N, K, R = 20, 8, 3
+EDGES = torch.randint(N, (2, 60), generator=torch.Generator().manual_seed(1))
 
 
-def arguments() -> tuple[Tensor, Tensor, Tensor]:
-    torch.manual_seed(1)
-    return torch.randn(N, 8, dtype=torch.float64), torch.randint(0, N, (2, 60)), torch.randint(0, R, (60,))
+def features(seed: int = 1) -> Tensor:
+    return torch.randn(N, K, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
 
 
-def model(*activations: nn.Module) -> Any:
-    torch.manual_seed(0)
-    layers = [RGCNConv(8, 8, R), RGATConv(8, 4, R, heads=2), RGCNConv(8, 8, R, num_bases=2)]
-    steps: list[Any] = []
-    for layer, activation in zip(layers, activations, strict=False):
-        steps += [(layer, "x, e, t -> x"), activation]
-    return Sequential("x, e, t", steps).double()
-
-
-def gradients(module: Any, x: Tensor, *edges: Tensor) -> list[Tensor]:
-    x = x.clone().requires_grad_()
-    out = module(x, *edges)
+def step(module: Any, *args: Any) -> list[Tensor]:
+    """Returns the result, and the gradients of features and parameters."""
+    (x,) = [a for a in args if isinstance(a, Tensor) and a.requires_grad]
+    out = module(*args)
     weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
     found = torch.autograd.grad((out * weights).sum(), [x, *module.parameters()], allow_unused=True)
     return [out, *(g for g in found if g is not None)]
@@ -52,108 +41,94 @@ def test_modules_with_other_options_are_no_operators(module: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    "activations",
+    "activation",
     [
-        (nn.ReLU(), nn.ELU(0.5), nn.LeakyReLU(0.2)),
-        (nn.Sigmoid(), nn.Tanh(), nn.ReLU(inplace=True)),
-        (nn.GELU(), nn.SiLU(), nn.Softplus()),
-        (nn.LeakyReLU(-0.3), nn.LeakyReLU(0.0), nn.ELU(-0.5)),  # results do not tell the sign of operands
+        nn.ReLU(), nn.ELU(0.5), nn.LeakyReLU(0.2), nn.Sigmoid(), nn.Tanh(), nn.ReLU(inplace=True), nn.GELU(), nn.SiLU(),
+        nn.Softplus(), nn.LeakyReLU(-0.3), nn.LeakyReLU(0.0), nn.ELU(-0.5),
     ],
-)
-def test_followed_layers_do_the_activation(activations: tuple[nn.Module, ...]) -> None:
-    original, args = model(*activations), arguments()
-    fast = dacergnn.optimize(original)
-    layers = [m for m in fast.modules() if isinstance(m, CompiledLayer)]
-    assert [layer.follower is not None for layer in layers] == [True] * 3
-    assert sum(isinstance(m, DoneBefore) for m in fast.modules()) == 3
-    for ours, theirs in zip(gradients(fast, *args), gradients(original, *args), strict=True):
-        torch.testing.assert_close(ours, theirs)
-    assert torch.equal(dacergnn.revert(fast)(*args), original(*args))
-    for same in (copy.deepcopy(fast), pickle.loads(pickle.dumps(layers[0]))):
-        assert any(m.follower is not None for m in same.modules() if isinstance(m, CompiledLayer))
+    ids=str,
+)  # fmt: skip
+def test_layers_do_their_own_activation(activation: nn.Module) -> None:
+    g = dgl.add_self_loop(dgl.graph((EDGES[0], EDGES[1]), num_nodes=N))
+    for make in (dgl.nn.GraphConv, lambda *sizes, **options: dgl.nn.GATConv(*sizes, 2, **options)):
+        torch.manual_seed(0)
+        original = make(K, 4, activation=activation).double()
+        fast, x = dacergnn.optimize(original, on_unsupported="error"), features()
+        for ours, theirs in zip(step(fast, g, x), step(original, g, x), strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 def test_the_backward_reads_the_result_and_nothing_more() -> None:
-    fast, args = dacergnn.optimize(model(nn.LeakyReLU())), arguments()
-    gradients(fast, *args)
+    g = dgl.graph((EDGES[0], EDGES[1]), num_nodes=N)
+    fast = dacergnn.optimize(dgl.nn.RelGraphConv(K, K, R, activation=nn.LeakyReLU(), self_loop=False).double())
+    x = features()
+    fast(g, x, torch.arange(60) % R).sum().backward()
     (layer,) = dacergnn.explain(fast).layers
-    assert layer.builds[0].saved == ["out_3"]
+    assert len(layer.builds[0].saved) == 1
 
 
-def test_calls_that_run_the_original_are_activated(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, args = model(nn.ReLU()), arguments()
-    fast = dacergnn.optimize(original)
-    (layer,) = (m for m in fast.modules() if isinstance(m, CompiledLayer))
-
-    def refuse(*args: Any) -> None:
-        raise UnsupportedCallError("no.")
-
-    monkeypatch.setattr(layer.frontend, "edges", refuse)
-    with pytest.warns(UserWarning, match="runs uncompiled"):
-        assert torch.equal(fast(*args), original(*args))
+Change = Callable[[Any], Any]
 
 
-def test_what_is_used_elsewhere_stays() -> None:
-    """A layer or an activation of several steps, a result that is needed as it is, layers with hooks, other modules."""
-    layer, relu, step = RGCNConv(8, 8, R), nn.ReLU(), "x, e, t -> x"
-    hooked = RGCNConv(8, 8, R)
-    hooked.register_forward_hook(lambda module, args, out: None)
-    cases: list[list[Any]] = [
-        [(layer, step), relu, (layer, step), nn.ReLU()],
-        [(RGCNConv(8, 8, R), step), relu, (RGCNConv(8, 8, R), step), relu],
-        [(RGCNConv(8, 8, R), "x, e, t -> y"), (nn.ReLU(), "y -> x")],
-        [(RGCNConv(8, 8, R), "x, e, t -> y"), (nn.ReLU(), "x -> x")],
-        [(hooked, step), nn.ReLU()],
-        [(RGCNConv(8, 8, R), step), nn.Dropout(0.0), nn.ReLU()],
-    ]
-    for steps in cases:
-        fast = dacergnn.optimize(Sequential("x, e, t", steps))
-        assert not any(isinstance(m, DoneBefore) for m in fast.modules())
+class _Around(nn.Module):
+    """Uses the activation of the model within once more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = pyg.GraphSAGE(K, K, 2, K, act="tanh"), nn.Linear(K, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.body.act(self.head(self.body(x, edge_index)))
 
 
-@pytest.mark.parametrize(
-    ("options", "layers"),
-    [
-        ({}, 2),
-        ({"jk": "cat"}, 3),
-        ({"norm": "batch_norm"}, 0),
-        ({"norm": "batch_norm", "act_first": True}, 2),
-        ({"act": None}, 0),
-        ({"num_layers": 1}, 0),
-        ({"num_layers": 1, "jk": "last"}, 1),
-    ],
-)
-def test_models_of_pyg(options: dict[str, Any], layers: int) -> None:
-    found = followed(GCN(8, 8, **{"num_layers": 3, "out_channels": 4} | options))
-    assert found == ([(tuple(f"convs.{i}" for i in range(layers)), "act")] if layers else [])
+def _steps() -> Any:
+    step = "x, edges -> x"
+    return pyg.Sequential("x, edges", [(pyg.SAGEConv(K, K), step), nn.LeakyReLU(0.1), (pyg.GCNConv(K, 3), step)])
 
 
-def test_a_model_of_pyg() -> None:
-    torch.manual_seed(2)
-    original, (x, edges, _) = GCN(8, 8, num_layers=2, out_channels=4, act="elu").double(), arguments()
-    fast = dacergnn.optimize(original)
-    assert [m.follower is not None for m in fast.modules() if isinstance(m, CompiledLayer)] == [True, False]
-    torch.testing.assert_close(fast(x, edges), original(x, edges))
+PARTS: dict[str, tuple[Callable[[], Any], Change]] = {
+    "used again": (_Around, lambda m: None),
+    "a layer alone": (lambda: pyg.GCN(K, K, 2, 3, act="elu"), lambda m: m.convs[0]),
+    "another activation": (lambda: pyg.GAT(K, K, 2, 3, act="relu"), lambda m: setattr(m, "act", nn.ELU())),
+    "no activation": (lambda: pyg.GraphSAGE(K, K, 2, 3), lambda m: setattr(m, "act", None)),
+    "a norm": (
+        lambda: pyg.GCN(K, K, 2, 3),
+        lambda m: setattr(m, "norms", nn.ModuleList([nn.LayerNorm(K).double()] * 2)),
+    ),
+    "another layer": (lambda: pyg.GCN(K, K, 2, 3), lambda m: m.convs.__setitem__(0, pyg.GraphConv(K, K).double())),
+    "an option": (_steps, lambda m: setattr(m[1], "negative_slope", 0.7)),
+    "a layer of several alone": (_steps, lambda m: m[0]),
+    "a hook of the activation": (_steps, lambda m: m[1].register_forward_hook(lambda *call: call[2] * 2) and None),
+    "a model without its last layer": (_steps, lambda m: nn.Sequential(_First(m))),
+}
 
 
-def test_what_stands_for_an_activation_is_in_the_mode_of_the_model() -> None:
-    model = GCN(8, 8, num_layers=2, out_channels=4)
-    for mode in (False, True):
-        assert [m.training for m in dacergnn.optimize(model.train(mode)).modules()] == [mode] * len([*model.modules()])
+class _First(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.conv, self.act = model[0], model[1]
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.act(self.conv(x, edge_index))
 
 
-def test_programs_and_results_that_take_no_activation() -> None:
-    """Of one layer: programs by what a call has, heads whose mean torch takes."""
-    x, edges, _ = arguments()
-    weight = torch.linspace(0, 1, edges.size(1), dtype=torch.float64)
-    torch.manual_seed(3)
-    first = Sequential("x, e, w", [(GCNConv(8, 8), "x, e, w -> x"), nn.Tanh()]).double()
-    heads = Sequential("x, e, w", [(GATConv(8, 4, heads=2, concat=False), "x, e -> x"), nn.ELU()]).double()
-    for original in (first, heads):
-        fast = dacergnn.optimize(original)
-        assert any(isinstance(m, DoneBefore) for m in fast.modules())
-        for given in (weight, None, weight):
-            torch.testing.assert_close(fast(x, edges, given), original(x, edges, given))
+@pytest.mark.parametrize("change", PARTS)
+@pytest.mark.parametrize("called", [False, True])
+def test_parts_of_a_model_mean_what_they_meant(change: str, called: bool) -> None:
+    make, apply = PARTS[change]
+    torch.manual_seed(0)
+    original = make().double()
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    found: list[Any] = []
+    for model in (original, fast):
+        if called:
+            model(features(2), EDGES)
+        torch.manual_seed(1)
+        part = apply(model)
+        if isinstance(part, nn.Sequential):
+            part = part[0]
+        found.append(step(part if part is not None else model, features(), EDGES))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize(

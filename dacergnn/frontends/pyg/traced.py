@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
+from dacergnn.frontends.frontend import is_method
 from dacergnn.frontends.pyg.given_edges import is_matrix
 from dacergnn.frontends.pyg.message_passing import message_hooks
 from dacergnn.frontends.pyg.static_graphs import static, together
@@ -85,7 +86,7 @@ def _check_observers(layer: Any) -> None:
 def _check_replaced(layer: Any) -> None:
     """Raises UnsupportedCallError if the layer has another method in place of one that would be recorded."""
     for name in _RECORDED:
-        if name in vars(layer):
+        if name in vars(layer) and not is_method(type(layer), vars(layer)[name]):
             raise UnsupportedCallError(f"{name} was set on the layer; a program has that of {type(layer).__name__}.")
 
 

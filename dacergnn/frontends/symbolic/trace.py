@@ -190,6 +190,8 @@ class Trace:
 
     def wrap(self, tree: Any) -> Any:
         """Replaces floating-point tensors in tuples, lists and dictionaries with values, also sparse matrices."""
+        if isinstance(tree, Value):
+            return tree
         if isinstance(tree, Tensor):
             if id(tree) not in self._arguments:
                 takes = type(tree) in (Tensor, torch.nn.Parameter) and tree.is_floating_point() and tree.dim() > 0

@@ -1,0 +1,127 @@
+"""Methods that users replace: on a layer, in its class or in a base, before the layer is optimized or afterwards."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+
+pyg = pytest.importorskip("torch_geometric.nn")
+dglnn = pytest.importorskip("dgl").nn
+N, F, R = 12, 5, 3
+EDGES = torch.randint(N, (2, 40), generator=torch.Generator().manual_seed(0))
+TYPES = torch.randint(R, (40,), generator=torch.Generator().manual_seed(1))
+
+
+class Traced(pyg.MessagePassing):
+    def __init__(self) -> None:
+        super().__init__(aggr="mean")
+        self.lin = nn.Linear(F, 4)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=self.prepared(x))
+
+    def prepared(self, x: Tensor) -> Tensor:
+        return self.lin(x)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j
+
+
+class Derived(pyg.GCNConv):
+    """A class of users that changes nothing."""
+
+
+def _graph() -> Any:
+    dgl = pytest.importorskip("dgl")
+    return dgl.add_self_loop(dgl.graph((EDGES[0], EDGES[1]), num_nodes=N))
+
+
+LAYERS: dict[str, tuple[Callable[[], Any], Callable[[Tensor], tuple[Any, ...]]]] = {
+    "SAGEConv": (lambda: pyg.SAGEConv(F, 4), lambda x: (x, EDGES)),
+    "GATConv": (lambda: pyg.GATConv(F, 4), lambda x: (x, EDGES)),
+    "RGCNConv": (lambda: pyg.RGCNConv(F, 4, R), lambda x: (x, EDGES, TYPES)),
+    "Derived": (lambda: Derived(F, 4), lambda x: (x, EDGES)),
+    "Traced": (Traced, lambda x: (x, EDGES)),
+    "GraphConv of DGL": (lambda: dglnn.GraphConv(F, 4), lambda x: (_graph(), x)),
+}
+METHODS = {
+    "SAGEConv": ("forward", "propagate", "message", "aggregate", "update"),
+    "GATConv": ("forward", "propagate", "message", "edge_update", "update"),
+    "RGCNConv": ("forward", "propagate", "message", "aggregate"),
+    "Derived": ("forward", "propagate", "message"),
+    "Traced": ("forward", "propagate", "message", "aggregate", "prepared"),
+    "GraphConv of DGL": ("forward",),
+}
+CASES = [(layer, method) for layer, methods in METHODS.items() for method in methods]
+
+
+def _scaled(result: Any) -> Any:
+    return 3 * result
+
+
+def _on_the_layer(layer: Any, method: str) -> None:
+    inner = getattr(layer, method)
+    setattr(layer, method, functools.wraps(inner)(lambda *args, **kwargs: _scaled(inner(*args, **kwargs))))
+
+
+def _in(cls: Any, method: str, patch: pytest.MonkeyPatch) -> None:
+    """Replaces a method of a class; `functools.wraps` leaves it the name and the module of the library."""
+    inner = getattr(cls, method)
+    patch.setattr(cls, method, functools.wraps(inner)(lambda *args, **kwargs: _scaled(inner(*args, **kwargs))))
+
+
+def _home(cls: type, method: str) -> type:
+    """Returns the class that defines a method, for its own or for a derived one."""
+    return next(c for c in cls.__mro__ if method in vars(c))
+
+
+def _compare(original: Any, fast: Any, layer: str) -> None:
+    found: list[Any] = []
+    for module in (original, fast):
+        x = torch.randn(N, F, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+        out = module(*LAYERS[layer][1](x))
+        found.append((out, torch.autograd.grad(out.square().sum(), [x, *module.parameters()], allow_unused=True)))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled", "ignore:optimize found nothing to replace")
+@pytest.mark.parametrize(("layer", "method"), CASES)
+def test_methods_of_the_layer(layer: str, method: str) -> None:
+    torch.manual_seed(0)
+    original = LAYERS[layer][0]().double()
+    before, after = copy.deepcopy(original), dacergnn.optimize(copy.deepcopy(original))
+    _on_the_layer(before, method)
+    before = dacergnn.optimize(before)
+    _compare(original, after, layer)
+    _on_the_layer(after, method)
+    _on_the_layer(original, method)
+    for _ in range(2):
+        _compare(original, before, layer)
+        _compare(original, after, layer)
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled", "ignore:optimize found nothing to replace")
+@pytest.mark.parametrize(("layer", "method"), CASES)
+def test_methods_of_the_class(layer: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    original = LAYERS[layer][0]().double()
+    before = dacergnn.optimize(copy.deepcopy(original))
+    _compare(original, before, layer)
+    _in(_home(type(original), method), method, monkeypatch)
+    for fast in (before, dacergnn.optimize(copy.deepcopy(original))):
+        _compare(original, fast, layer)
+    monkeypatch.undo()
+    _compare(original, before, layer)
+
+
+@pytest.mark.parametrize("layer", ["SAGEConv", "GATConv", "RGCNConv", "Derived"])
+def test_untouched_layers_have_front_ends(layer: str) -> None:
+    assert dacergnn.optimize(LAYERS[layer][0]())._dacergnn.frontend is not None
