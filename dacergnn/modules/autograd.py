@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch._functorch.utils import unwrap_dead_wrappers
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
@@ -175,19 +176,23 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        invocation: Invocation = ctx.invocation
-        saved = ctx.saved_tensors  # read once, since checkpoints allow no more
-        batched = batch_level() > 0
-        if torch.is_grad_enabled() or is_transformed():
-            count = len(invocation.mask)
-            needed = zip(invocation.mask, ctx.needs_input_grad[1:], strict=True)
-            wanted = tuple([a and b for a, b in needed])
-            run_backward = partial(invocation.gradients, saved[:count], wanted)
-        else:
-            run_backward = partial(invocation.backward, saved, batched or is_retained())
-        results = for_each_item(run_backward, gradients) if batched else run_backward(gradients)
-        shapes = zip(results, ctx.shapes, strict=True)
-        return (None, *[None if value is None else value.view(shape) for value, shape in shapes])
+        return _differentiate(ctx, ctx.saved_tensors, gradients)
+
+
+def _differentiate(ctx: Any, saved: Sequence[Any], gradients: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Returns the gradients of a step's inputs; ``saved`` was read once, since checkpoints allow no more."""
+    invocation: Invocation = ctx.invocation
+    batched = batch_level() > 0
+    if torch.is_grad_enabled() or is_transformed():
+        count = len(invocation.mask)
+        needed = zip(invocation.mask, ctx.needs_input_grad[1:], strict=True)
+        wanted = tuple([a and b for a, b in needed])
+        run_backward = partial(invocation.gradients, saved[:count], wanted)
+    else:
+        run_backward = partial(invocation.backward, saved, batched or is_retained())
+    results = for_each_item(run_backward, gradients) if batched else run_backward(gradients)
+    shapes = zip(results, ctx.shapes, strict=True)
+    return (None, *[None if value is None else value.view(shape) for value, shape in shapes])
 
 
 class _TransformedRun(torch.autograd.Function):
@@ -203,7 +208,9 @@ class _TransformedRun(torch.autograd.Function):
         _keep(ctx, invocation, tensors, output)
         ctx.save_for_forward(*tensors)
 
-    backward = _Run.backward
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return _differentiate(ctx, unwrap_dead_wrappers(ctx.saved_tensors), unwrap_dead_wrappers(gradients))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -213,11 +220,11 @@ class _TransformedRun(torch.autograd.Function):
     def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
         info: Any, in_dims: tuple[int | None, ...], invocation: Invocation, *inputs: Tensor
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """Runs the program once for each item of the batch."""
+        """Runs the program once for each item of the batch, whose gradients transforms around this one may want."""
         dims = in_dims[1:]
         runs: list[tuple[Tensor, ...]] = []
         for item in range(info.batch_size):
             own = [t if d is None else t.select(d, item).contiguous() for t, d in zip(inputs, dims, strict=True)]
-            runs.append(run(Invocation(invocation.program, invocation.graph, invocation.mask), own))
+            runs.append(invocation.program.run(invocation.graph, own))
         results = tuple(map(torch.stack, zip(*runs, strict=True)))
         return results, (0,) * len(results)

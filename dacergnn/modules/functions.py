@@ -24,6 +24,7 @@ from dacergnn.modules.torch_operator import operator_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram
 from dacergnn.program import Program, parse
 from dacergnn.program.names import sdfg_name
+from dacergnn.runtime.transformed import is_recorded
 
 Result = Tensor | tuple[Tensor, ...]
 Shape = int | tuple[int, ...] | None
@@ -61,7 +62,7 @@ class UserLayer(GraphLayer):
         """Runs a call with one value for each input."""
         if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
             outputs = self._eager(graph, *inputs)
-        elif torch.compiler.is_compiling():
+        elif torch.compiler.is_compiling() or is_recorded():
             outputs = tuple(operator_outputs(self, (graph, *inputs), {}))
         else:
             outputs = self._run(graph, *inputs)

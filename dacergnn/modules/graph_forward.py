@@ -18,6 +18,7 @@ from dacergnn.modules.core import Core
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.replay import FORWARDS, Replays
 from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.runtime.transformed import is_recorded
 
 
 class ForwardRunner(TracedRunner):
@@ -124,7 +125,8 @@ def compiled_forwards(module: nn.Module) -> list[ForwardRunner]:
 def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported) -> Callable[..., Any]:
     @functools.wraps(function)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling() or recording() is not None:  # within another forward, it is a part of that
+        # Within another forward, it is a part of that; others record torch's own operations only.
+        if torch.compiler.is_compiling() or recording() is not None or is_recorded():
             return function(self, *args, **kwargs)
         layers = self.__dict__.get(FORWARDS)
         if layers is None or layers.owner is not self:  # a shallow copy holds the original's

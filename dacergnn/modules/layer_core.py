@@ -23,6 +23,7 @@ from dacergnn.modules.module_state import ModuleState
 from dacergnn.modules.runner import OriginalRunner, Runner
 from dacergnn.modules.torch_operator import register_layer, skipped_by_dynamo
 from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.runtime.transformed import is_recorded, with_plain_integers
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _FAKE = _C._TorchDispatchModeKey.FAKE
@@ -50,13 +51,17 @@ class LayerCore(Core):
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the result of a call."""
-        if _tracing_state() is not None:  # torch.jit.trace records torch's own operations only
+        if _tracing_state() is not None or is_recorded():  # torch's own operations only
             return self.runner.uncompiled(*args, **kwargs)
         if _dispatch_mode(_FAKE) is not None:
             return self.runner.fall_back("tensors of FakeTensorMode hold no numbers", args, kwargs)
         unchanged, state = self._state.check
         if not unchanged(state):
             self.refresh()
+        try:
+            args, kwargs = with_plain_integers((args, kwargs))
+        except UnsupportedCallError as reason:
+            return self.runner.refused(reason, args, kwargs)
         try:
             if _is_profiled():
                 with record_function(f"{self.kind} (compiled)"):

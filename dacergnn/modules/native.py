@@ -17,6 +17,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.elements import autocast_type
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
 from dacergnn.modules.torch_operator import operator_call
+from dacergnn.runtime.transformed import is_recorded
 
 
 class NativeLayer(GraphLayer):
@@ -61,7 +62,7 @@ class NativeLayer(GraphLayer):
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
         if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
             return self._eager(x, graph)
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or is_recorded():
             return operator_call(self, (x, graph), {})
         return self._run(x, graph)
 

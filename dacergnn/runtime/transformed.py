@@ -1,14 +1,46 @@
-"""Tells whether torch computes more than values and gradients: tangents, batches, or transforms of `torch.func`."""
+"""Tells whether torch computes more than values and gradients: tangents, batches, transforms, or records of itself."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 
-_C: object = torch._C  # pyright: ignore[reportPrivateUsage]
+from dacergnn.errors import UnsupportedCallError
+
+_C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _has_transforms = getattr(_C, "_are_functorch_transforms_active", lambda: False)
+_dispatch_mode, _PROXY = _C._get_dispatch_mode, _C._TorchDispatchModeKey.PROXY
 
 
 def is_transformed() -> bool:
     """Tells whether a transform of `torch.func`, `vmap`, or forward-mode differentiation is active."""
     return _has_transforms() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+
+
+def is_recorded() -> bool:
+    """Tells whether `make_fx` records torch's operations, as for `torch.func.linearize`; it sees no kernels of ours."""
+    return _dispatch_mode(_PROXY) is not None
+
+
+def with_plain_integers(value: Any) -> Any:
+    """Returns ``value`` with the integers of its tensors, in dictionaries, lists and tuples, taken out of transforms.
+
+    What a transformed function computes of edges or types holds no numbers by itself, and has no derivative.
+
+    Raises:
+        UnsupportedCallError: Items of a batch have different integers.
+    """
+    if not _has_transforms():
+        return value
+    if isinstance(value, Tensor) and not value.is_floating_point():
+        while _C._functorch.is_gradtrackingtensor(value):
+            value = _C._functorch.get_unwrapped(value)
+        if _C._functorch.is_batchedtensor(value):
+            raise UnsupportedCallError("items of the batch of a vmap have edges or types of their own.")
+        return value
+    if type(value) is dict:
+        return {k: with_plain_integers(v) for k, v in value.items()}
+    return type(value)([with_plain_integers(v) for v in value]) if type(value) in (tuple, list) else value

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+import dacergnn
 from dacergnn import Config
+from dacergnn.errors import UnsupportedCallError
 from tests.compatibility.comparing import every_kind
 from tests.compatibility.kinds import KINDS, Kind, named, outputs
 
+pyg = pytest.importorskip("torch_geometric.nn")
 Function = Callable[..., Tensor]
 PLAIN = Config(level="O0")
 """Transforms nest programs of gradients, for which passes search for many seconds; they do not depend on the passes."""
@@ -143,3 +146,67 @@ def test_batches_of_calls(kind: Kind) -> None:
     batch = [torch.stack([x, -x, 2 * x]) for x in features]
     expected = torch.stack([function(*[x[i] for x in batch]) for i in range(3)])
     _close(torch.func.vmap(function)(*batch), expected)
+
+
+@every_kind
+def test_gradients_over_batches_of_calls(kind: Kind) -> None:
+    """A backward, `torch.func.grad` and the function that `torch.func.vjp` returns, around `torch.func.vmap`."""
+    module = kind.compiled(config=PLAIN)
+    total, features = _squares(kind, module), kind.features()
+    batch = [torch.stack([x, -x]).requires_grad_() for x in features]
+    found, expected = (
+        torch.autograd.grad(results.sum(), [*batch, *module.parameters()], allow_unused=True)
+        for results in (
+            torch.func.vmap(total)(*batch),
+            torch.stack([total(*[x[i] for x in batch]) for i in range(2)]),
+        )
+    )
+    for a, b in zip(found, expected, strict=True):
+        assert _vanishes(a) == _vanishes(b)
+        if a is not None and b is not None:
+            _close(a, b)
+    plain = [x.detach() for x in batch]
+    (by_first,) = torch.func.grad(lambda *xs: torch.func.vmap(total)(*xs).sum(), (0,))(*plain)
+    _close(by_first, torch.zeros_like(plain[0]) if expected[0] is None else expected[0])
+    result, pull = torch.func.vjp(lambda *xs: torch.func.vmap(total)(*xs), *plain)
+    _close(pull(torch.ones_like(result))[0], by_first)
+
+
+PARAMETRIC = [k for k in KINDS if k.name in ("pyg.SAGEConv", "pyg.GATConv", "pyg.traced-UserLayer")]
+
+
+@pytest.mark.parametrize("kind", PARAMETRIC, ids=named)
+def test_ensembles_of_parameters(kind: Kind) -> None:
+    found: list[dict[str, Tensor | None]] = []
+    arguments = kind.arguments()
+    for module in kind.pair(config=PLAIN):
+        stacks = {n: torch.stack([p.detach(), 2 * p.detach()]).requires_grad_() for n, p in module.named_parameters()}
+
+        def call(parameters: dict[str, Tensor], module: nn.Module = module) -> Tensor:
+            return outputs(torch.func.functional_call(module, parameters, arguments))[0]
+
+        torch.func.vmap(call)(stacks).square().sum().backward()
+        found.append({name: stack.grad for name, stack in stacks.items()})
+    _close(*found[::-1])
+
+
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
+@pytest.mark.parametrize("kind", PARAMETRIC, ids=named)
+def test_linear_functions_of_tangents(kind: Kind) -> None:
+    """`torch.func.linearize` records torch's operations, which a compiled layer runs for it."""
+    functions = [_of_features(kind, module) for module in kind.pair(config=PLAIN)]
+    linear = [torch.func.linearize(function, *kind.features())[1] for function in functions]
+    for factor in (1.0, -0.5):
+        _close(*[function(*[factor * x for x in kind.features()]) for function in linear[::-1]])
+
+
+def test_edges_that_are_made_within_a_transform() -> None:
+    edges = torch.tensor([[0, 1, 2, 2, 3], [1, 2, 0, 3, 3]])
+    original = pyg.SAGEConv(5, 4).double()
+    compiled, x = dacergnn.optimize(original, on_unsupported="error"), torch.randn(2, 4, 5, dtype=torch.float64)
+    found, expected = (
+        torch.func.grad(lambda x, m=m: m(x, edges.flip(0)).square().sum())(x[0]) for m in (compiled, original)
+    )
+    _close(found, expected)
+    with pytest.raises(UnsupportedCallError, match="items of the batch of a vmap have edges or types of their own"):
+        torch.func.vmap(compiled)(x, torch.stack([edges, edges.flip(0)]))
