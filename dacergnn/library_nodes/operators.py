@@ -190,8 +190,6 @@ def _tells_sign(y: Expr, constant: Expr) -> bool:
 def power(x: Expr, exponent: Expr | float) -> Expr:
     """Returns a power, by simpler operators for some exponents."""
     match exponent.value if isinstance(exponent, Const) else exponent:
-        case 0.0:
-            return Const(1.0)
         case 1.0:
             return x
         case 2.0:
@@ -206,7 +204,8 @@ def power(x: Expr, exponent: Expr | float) -> Expr:
 
 def _power_slope(x: Expr, exponent: Expr) -> Expr:
     assert isinstance(exponent, Const)
-    return op("mul", exponent, power(x, exponent.value - 1))
+    # A power of 0 is 1 everywhere, also where other powers have no slope.
+    return Const(0.0) if exponent.value == 0.0 else op("mul", exponent, power(x, exponent.value - 1))
 
 
 def _functions(*names: str, **others: Any) -> InTorch:

@@ -73,7 +73,8 @@ class CompiledLayer(nn.Module):
             if name.startswith("__"):
                 raise
             # The original may have another class by now, through parametrizations for example.
-            return getattr(core.original if hasattr(type(core.original), name) else core, name)
+            original = core.find_original()
+            return getattr(original if hasattr(type(original), name) else core, name)
 
     def __repr__(self) -> str:
         return f"compiled {self._dacergnn.original!r}"
@@ -131,8 +132,8 @@ def _compiled_class(original: type[nn.Module]) -> type[CompiledLayer]:
 
 def _stand_for(layer: CompiledLayer, core: LayerCore) -> LayerCore:
     object.__setattr__(layer, _CORE, core)
-    layers = weakref.ref(layer)
-    core.find_original = lambda known: _plain(layers(), known)  # a reference to the core would be a cycle
+    layers, original = weakref.ref(layer), core.original
+    core.find_original = lambda: _plain(layers(), original)  # a reference to the core would be a cycle
     core.find_self = layers
     return core
 

@@ -41,7 +41,7 @@ class LayerCore(Core):
         self.number = register_layer(self)
         self.runner = self._choose()
         self._state = ModuleState(original)
-        self.find_original: Callable[[nn.Module], nn.Module] = lambda known: known
+        self.find_original: Callable[[], nn.Module] = lambda: original
 
     @property
     def frontend(self) -> Any:
@@ -85,7 +85,7 @@ class LayerCore(Core):
 
     def refresh(self) -> None:
         """Chooses again how calls run if the state of the layer has changed."""
-        self.original = self.find_original(self.original)
+        self.original = self.find_original()
         before, self._state = self._state, ModuleState(self.original)
         self._state.watch()
         if not self._state.same(before):

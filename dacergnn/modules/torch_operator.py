@@ -18,7 +18,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.beside import beside
-from dacergnn.modules.elements import autocast_type, cast, with_parameters
+from dacergnn.modules.elements import autocast_type, cast, with_parameters, without_autocast
 
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
@@ -127,7 +127,8 @@ def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters
     layer = _find_layer(number)
     own = dict(zip(names.split(","), parameters, strict=True)) if names else {}
     args, kwargs = _arguments(text, tensors)
-    return _leaves(layer.run(with_parameters(layer.original, own), args, kwargs))
+    with without_autocast():  # the tensors have the type that it asks for
+        return _leaves(layer.run(with_parameters(layer.original, own), args, kwargs))
 
 
 @torch.library.custom_op("dacergnn::layer", mutates_args=())
@@ -201,4 +202,3 @@ def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
 
 
 call_layer.register_autograd(_backward, setup_context=_setup_context)
-call_layer.register_autocast("cpu", torch.float32)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, prune
+from torch.nn.utils import parametrizations, parametrize, prune
 
 import dacergnn
 from dacergnn.modules import CompiledLayer
@@ -118,6 +118,18 @@ def test_parameters_are_attributes(kind: Kind, change: Callable[[nn.Module, str]
     for module in (reference, fast):
         torch.stack(losses(kind, module)).sum().backward()
     assert_same(gradients(fast), gradients(reference))
+
+
+@every_original
+def test_parametrizations_may_go(kind: Kind) -> None:
+    reference, fast = kind.pair(strict=False)
+    path, _, name = _largest(reference).rpartition(".")
+    for module in (reference, fast):
+        part = module.get_submodule(path)
+        parametrize.register_parametrization(part, name, nn.Tanh())
+        module(*kind.arguments())
+        parametrize.remove_parametrizations(part, name)
+    assert_same_calls(kind, fast, reference)
 
 
 @pytest.mark.filterwarnings("ignore:.* runs uncompiled")

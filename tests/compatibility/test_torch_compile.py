@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tests.compatibility.comparing import assert_same, every_kind, outcome
-from tests.compatibility.kinds import Kind
+from tests.compatibility.kinds import KINDS, Kind, named, outputs
 
 # torch's own tracing warns about parts of torch.
 pytestmark = [
@@ -37,3 +37,13 @@ def test_torch_compile(kind: Kind) -> None:
         for parameter in (*other.parameters(), *original.parameters()):
             parameter.mul_(2)
     assert_same(outcome(kind, compiled(kind, other)), outcome(kind, original))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore:Dynamo does not know")
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.name in ("pyg.SAGEConv", "own.RGCN")], ids=named)
+def test_torch_compile_under_autocast(kind: Kind) -> None:
+    original, fast = kind.pair(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, found = (outputs(m(*kind.arguments(torch.float32)))[0] for m in (original, compiled(kind, fast)))
+    assert found.dtype is expected.dtype is torch.bfloat16
+    torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
