@@ -84,6 +84,24 @@ TOPICS: dict[str, list[Topic]] = {
             "`torch.func.vmap` over features",
             "the results of one call after the other, which is how they are computed",
         ),
+        Topic(
+            "test_gradients_over_batches_of_calls",
+            "around `vmap`",
+            "a backward, `grad` or `vjp` of a function that calls `vmap`",
+            "the gradients of one call after the other",
+        ),
+        Topic(
+            "test_ensembles_of_parameters",
+            "ensembles",
+            "`vmap` over stacks of parameters (`torch.func.functional_call`)",
+            "the gradients of the original",
+        ),
+        Topic(
+            "test_linear_functions_of_tangents",
+            "`linearize`",
+            "`torch.func.linearize`, or `make_fx`, which record torch's operations",
+            "the original's operations are recorded; layers of this package are recorded as one operator",
+        ),
     ],
     "Options and parameters": [
         Topic(
@@ -103,6 +121,12 @@ TOPICS: dict[str, list[Topic]] = {
             "parameters",
             "weight norm, spectral norm, pruning, a new parameter, a write in place; before or after `optimize`",
             "the call computes with the attribute as it is; gradients reach what it is made of",
+        ),
+        Topic(
+            "test_parametrizations_may_go",
+            "parametrized for a while",
+            "`register_parametrization`, a call, `remove_parametrizations`",
+            "the call computes with the parameter as it is left",
         ),
         Topic(
             "test_biases_may_go",
@@ -229,6 +253,12 @@ TOPICS: dict[str, list[Topic]] = {
             "`torch.compile`",
             "a call and its backward in `torch.compile`, of the layer and of a deep copy",
             "the values of the original; without breaks, but for graphs of DGL, which torch cannot trace",
+        ),
+        Topic(
+            "test_torch_compile_under_autocast",
+            "compiled under autocast",
+            "a call in `torch.compile`, under `torch.autocast`",
+            "the type and values of the original",
         ),
         Topic(
             "test_programs_of_torch_export_never_run_another_layer",
