@@ -264,6 +264,13 @@ def test_forms_of_arguments(form: str, grad: bool) -> None:
             torch.testing.assert_close(compiled(features, EDGES), original(features, EDGES))
 
 
+def test_edges_of_stride_zero() -> None:
+    edges, x = torch.tensor([[1], [2]]).expand(2, 30), torch.randn(N, F)
+    for original in (pyg.GENConv(F, 4), pyg.SAGEConv(F, 4), pyg.TransformerConv(F, 4)):
+        compiled = dacergnn.optimize(original, on_unsupported="error")
+        torch.testing.assert_close(compiled(x, edges), original(x, edges))
+
+
 def test_strides_of_what_a_program_computes() -> None:
     def step(layer: Layer, h: Tensor) -> Tensor:
         return h * h.stride(0)

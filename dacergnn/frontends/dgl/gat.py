@@ -28,11 +28,14 @@ class _AttentionFrontend(Frontend):
     called: ClassVar[tuple[str, ...] | None] = ("feat_drop", "activation")
 
     def __init__(self, module: nn.Module) -> None:
+        """Raises UnsupportedLayerError if scores have another activation than leaky ReLU."""
         super().__init__(module)
         layer = self.module
         self.in_feats: tuple[int, int] = (layer._in_src_feats, layer._in_dst_feats)
         self.heads: int = layer._num_heads
         self.channels: int = layer._out_feats
+        if type(layer.leaky_relu) is not nn.LeakyReLU:
+            raise self.refuse("leaky_relu", type(layer.leaky_relu).__name__, "use a torch.nn.LeakyReLU")
         self.slope = float(layer.leaky_relu.negative_slope)
         self.has_residual: bool = layer.res_fc is not None
         paths = {name: path for name, path in self.paths().items() if path is not None}

@@ -225,7 +225,11 @@ def _axis(index: EndIndex, view: Tensor, args: tuple[Any, ...]) -> int:
     own = number(own)
     if view.dim() >= index.dim() and view.stride(from_end) and view.shape[from_end] == own and index.dim() > 1:
         return from_end + view.dim()
-    return next(i for i, d in enumerate(view.shape) if d == own and view.stride(i))
+    axes = [i for i, d in enumerate(view.shape) if d == own]
+    strided = [i for i in axes if view.stride(i)]
+    if not strided and len(axes) > 1:
+        raise UnsupportedCallError("ids of stride 0 do not tell along which axis the edges run; pass contiguous edges.")
+    return (strided or axes)[0]
 
 
 for _function in (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, torch.unsqueeze, Tensor.expand,
