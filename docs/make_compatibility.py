@@ -49,8 +49,8 @@ it that it has on the original; where no program can have that effect, the origi
   numbers, with a warning.
 - **Children of `fork`** run on one thread, and the log says so: they have none of their parent's threads.
 - **Methods.** A method that is replaced counts, whether on the layer, in its class or in a base of it, before
-  `optimize` or afterwards; the layer is then recorded, or the original runs. A `forward` that is set on a compiled layer
-  runs around the compiled one.
+  `optimize` or afterwards; the layer is then recorded, or the original runs. A `forward` that is set on a compiled
+  layer runs around the compiled one.
 - **A forward's own Python** keeps its meaning where a forward is recorded: in layers without a front end, and over DGL
   graphs. Values that are computed under `no_grad`, `set_grad_enabled(False)` or `inference_mode`, or are detached, have
   no gradients, and reading them changes nothing. Each `torch.autograd.Function` runs as it is, on tensors. Hooks,

@@ -120,7 +120,7 @@ def test_message_hooks_are_refused() -> None:
 def test_scores_of_dgl_with_another_activation() -> None:
     layer = pytest.importorskip("dgl").nn.GATConv(6, 4, 2)
     layer.leaky_relu = nn.ELU()
-    with pytest.raises(UnsupportedLayerError, match="^leaky_relu='ELU' of GATConv is not"):
+    with pytest.raises(UnsupportedLayerError, match=r"^leaky_relu='ELU' of GATConv is not"):
         frontend(layer)
 
 
