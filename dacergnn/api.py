@@ -21,7 +21,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.captured import check_capturable
-from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.compiled_parts import ANOTHER, UNTOUCHED, compiled_parts
 from dacergnn.modules.core import Core
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graph_forward import compile_forward, is_compiled_forward
@@ -133,6 +133,8 @@ def optimize(
             warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
         if not replacement.refused and filter_fn is None and not _holds_compiled(result):
             warnings.warn(f"optimize found {NOTHING}", stacklevel=2)
+    if _holds_compiled(result) and not _holds_compiled(model):
+        UNTOUCHED.add(model)
     return result
 
 
@@ -224,6 +226,8 @@ def explain(model: nn.Module, *, verbose: bool = False) -> Report:
     uses = [part.part.plan_use for part in parts if isinstance(part.part, Core)]
     unasked = dict.fromkeys(question for use in uses if use is not None for question in use.model.unasked)
     refused = dict(model.__dict__.get("_dacergnn_refused", {}))
+    if model in UNTOUCHED and not parts:
+        refused = {"": ANOTHER}
     return Report([layer_report(*part) for part in parts], refused, [*unasked], verbose)
 
 

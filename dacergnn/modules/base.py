@@ -22,6 +22,8 @@ class RunsPrograms:
     kind: str
     """Name of the layer that is computed."""
     config: Config
+    refusal: str | None = None
+    """The reason for which the last uncompiled call ran as it was."""
     """Says how its programs are compiled, and how calls run them."""
 
     @property
@@ -103,6 +105,8 @@ class RunsPrograms:
                 loaded.refuse_others()
 
     def _last_program(self, method: str) -> CompiledProgram:
+        if self.last_call is None and self.refusal is not None:
+            raise UnsupportedCallError(f"{method}: this {self.kind} runs uncompiled: {self.refusal}")
         if self.last_call is None:
             raise UnsupportedCallError(f"{method}: this {self.kind} has not been called yet; call it once before.")
         return self.last_call[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import NamedTuple
 
 from torch import nn
@@ -10,6 +11,10 @@ from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.graph_forward import compiled_forwards
 from dacergnn.modules.graph_layer import GraphLayer
 from dacergnn.modules.layer import CompiledLayer, core_of
+
+UNTOUCHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+"""Models that `optimize` was called for; what it returned is compiled, and these are as they were."""
+ANOTHER = "this is the model that was passed to optimize, and stays as it is; take the one that optimize returned"
 
 
 class CompiledPart(NamedTuple):

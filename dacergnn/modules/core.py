@@ -29,8 +29,6 @@ class Core(RunsPrograms):
         self.on_unsupported: OnUnsupported = on_unsupported
         self.find_self: Callable[[], nn.Module | None] = lambda: None
         """Returns the module that users call and that hooks receive; None if it is the original."""
-        self.refusal: str | None = None
-        """The reason for which the last uncompiled call ran the original."""
         self.warned: set[str] = set()
         self.compiled: dict[Any, CompiledProgram] = {}
         self.plan_use: LayerUse | None = None if config.plan is None else PlanUse(config.plan).layer()

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import DacergnnError
 from dacergnn.modules.ahead import ahead
-from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.compiled_parts import ANOTHER, UNTOUCHED, compiled_parts
 from dacergnn.modules.graph_forward import compiled_forwards
 
 
@@ -29,12 +29,15 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         args: Arguments of a call, with the shapes, types and devices of those to come; graphs may be others then.
 
     Raises:
-        DacergnnError: The model is no module and no method of one, or a layer refuses the arguments.
+        DacergnnError: The model is no module and no method of one, or is the one that was passed to `optimize`, or a
+            layer refuses the arguments.
         BuildError: The compiler failed.
     """
     module = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
     if not isinstance(module, nn.Module):  # whose buffers would be lost, and whose calls be remembered
         raise DacergnnError(f"model is a {type(model).__name__}; pass a module that optimize returned, or its method.")
+    if module in UNTOUCHED and not compiled_parts(module):
+        raise DacergnnError(f"{type(module).__name__}: {ANOTHER}.")
     inputs = (*tree_leaves((args, kwargs)), *module.parameters())
     devices = {t.device.index for t in inputs if isinstance(t, Tensor) and t.is_cuda}
     try:

@@ -80,10 +80,10 @@ def _verb(layer: LayerReport) -> str:
 
 
 def _state(layer: LayerReport) -> str:
-    state = f"{layer.name or MODEL}: {layer.layer} {_verb(layer)}"
+    name = f"{layer.name or MODEL}: {layer.layer}"
     if layer.largest is not None:
-        return f"{state} for {'training' if layer.largest.gradients else 'inference'}"
-    return state if layer.refusal is not None else f"{state}; it has not been called yet"
+        return f"{name} {_verb(layer)} for {'training' if layer.largest.gradients else 'inference'}"
+    return f"{name} {_verb(layer)}" if layer.refusal is not None else f"{name} is compiled in its first call"
 
 
 def _warnings(layer: LayerReport) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
-from dacergnn.errors import UnsupportedLayerError
+from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedLayerError
 from dacergnn.modules import CompiledLayer
 from tests.frontends.graphs import typed_edges
 from tests.modules.layers import (
@@ -169,11 +170,33 @@ def test_unsupported_layer_can_be_an_error_or_passed_over() -> None:
         assert replaced(dacergnn.optimize(model, on_unsupported="ignore")) == ["encoder.blocks.0.conv"]
 
 
+def test_the_model_that_was_passed_is_not_the_optimized_one() -> None:
+    for model in (Model(), rgcn()):
+        fast = dacergnn.optimize(model)
+        told = " ".join(str(dacergnn.explain(model)).split())
+        assert told.startswith(
+            "(model): left as it is; this is the model that was passed to optimize, and stays as it is"
+        )
+        with pytest.raises(DacergnnError, match="take the one that optimize returned"):
+            dacergnn.warmup(model, *arguments())
+        assert "compiled in its first call" in str(dacergnn.explain(fast))
+
+
+def test_sdfgs_of_a_layer_that_runs_uncompiled(tmp_path: Path) -> None:
+    layer = dacergnn.optimize(pyg().RGCNConv(K, M, R, flow="target_to_source"), on_unsupported="ignore")
+    layer.register_message_forward_hook(lambda *_: None)
+    layer(*arguments())
+    with pytest.raises(
+        UnsupportedCallError, match="save_sdfg: this RGCNConv runs uncompiled: message_forward_hooks see"
+    ):
+        layer.save_sdfg(tmp_path)
+
+
 def test_explain_before_and_after_the_first_call() -> None:
     fast = dacergnn.optimize(Model(), hetero_graph())
     assert str(dacergnn.explain(fast)).splitlines() == [
-        "encoder.blocks.0.conv: RGCNConv compiled; it has not been called yet",
-        "encoder.second: RGATConv compiled; it has not been called yet",
+        "encoder.blocks.0.conv: RGCNConv is compiled in its first call",
+        "encoder.second: RGATConv is compiled in its first call",
     ]
     fast(*arguments())
     report = dacergnn.explain(fast)
