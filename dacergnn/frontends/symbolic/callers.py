@@ -14,7 +14,11 @@ from dacergnn.library_nodes.place import Place
 
 Caller = tuple[CodeType, int]
 """An instruction: code, and its position there."""
-LIBRARIES = [f"{Path(__file__).resolve().parents[2]}/", f"{Path(torch.__file__).resolve().parent}/"]
+LIBRARIES = [
+    f"{folder}/"
+    for given in (Path(__file__).parents[2], Path(torch.__file__).parent)
+    for folder in dict.fromkeys((given, given.resolve()))  # code has names as they were imported, perhaps by a link
+]
 """Folders with code of libraries, not of users."""
 _GRAPH_LIBRARIES = ("torch_geometric", "dgl")
 _GENERATED = ("_propagate", "_edge_updater")
