@@ -76,14 +76,16 @@ def _grouped(layers: Iterable[LayerReport], lines: int) -> list[str]:
 
 
 def _verb(layer: LayerReport) -> str:
-    return "runs as it is" if layer.refusal is not None and not layer.builds else "compiled"
+    if layer.builds:
+        return "compiled"
+    return "has not been called yet" if layer.refusal is None else "runs as it is"
 
 
 def _state(layer: LayerReport) -> str:
     name = f"{layer.name or MODEL}: {layer.layer}"
     if layer.largest is not None:
         return f"{name} {_verb(layer)} for {'training' if layer.largest.gradients else 'inference'}"
-    return f"{name} {_verb(layer)}" if layer.refusal is not None else f"{name} is compiled in its first call"
+    return f"{name} {_verb(layer)}"
 
 
 def _warnings(layer: LayerReport) -> list[str]:

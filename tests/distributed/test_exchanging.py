@@ -73,7 +73,7 @@ def test_calls_that_cannot_be_exchanged_are_refused(found: dict[str, Any]) -> No
 
 
 def test_gradients_of_exchanged_rows_are_not_written_to(tmp_path: Path) -> None:
-    """What is added to the rows has the same tensor as its gradient. One process reads a row of its own here."""
+    """Checks rows to which something is added, which share the tensor of the gradient; a process reads its own row."""
     with lone_process("gloo", tmp_path):
         exchange = Exchange(torch.zeros(3, dtype=torch.int64), torch.tensor([1]), dist.group.WORLD)
         x, y = (torch.ones(count, requires_grad=True) for count in (3, 4))

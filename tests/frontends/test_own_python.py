@@ -1,4 +1,4 @@
-"""What a recorded forward does in Python of its own: modes of gradients, functions with a backward, hooks, detaching.
+"""Tests what a recorded forward does in its own Python: modes of gradients, custom functions, hooks, detaching.
 
 Each case is a step of a PyG layer and of a forward over a DGL graph; results, gradients and what is left behind are
 the original's in three calls, the later of which may repeat the first.
@@ -184,7 +184,7 @@ def _pair(front_end: str, step: Step) -> tuple[Any, Any, Any]:
 
 
 def _left(layer: Any) -> list[Any]:
-    """What a call has left in attributes: numbers, tensors with whether they require a gradient, and gradients."""
+    """Returns what a call has left in attributes: numbers, gradients, tensors with whether they require a gradient."""
     found: list[Any] = [layer.mean.clone(), layer.mean.requires_grad]
     for item in layer.left:
         for value in item if isinstance(item, tuple) else (item,):

@@ -17,14 +17,14 @@ from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
-from dacergnn.frontends.symbolic.expr import Expr, has_gradient, reached, squeezed, version
+from dacergnn.frontends.symbolic.expr import Expr, has_gradient, reached, squeezed
 from dacergnn.frontends.symbolic.functions import applied_to_numbers
+from dacergnn.frontends.symbolic.inputs import input_array, input_origin
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
-from dacergnn.graph.lasting import lasting
 
 unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
 """A context in which calls of torch are not noted."""
@@ -317,7 +317,7 @@ class Trace:
         exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
         program, outputs, leaves, spaces = region(exprs, edges.bipartite)
         graph = self.runtime.find_graph(edges)
-        arrays = [_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
+        arrays = [input_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
         computed = self.runtime.run(program, graph, arrays)
         constant = [expr for expr in exprs if not has_gradient(expr)]
         for expr, (position, space) in zip(exprs, outputs, strict=True):
@@ -332,7 +332,7 @@ class Trace:
             if node.rows is not None:
                 self.once("rows of some edges are chosen")
         if self.runtime.tape is not None:
-            inputs = [_origin(leaf, space) for leaf, space in zip(leaves, spaces, strict=True)]
+            inputs = [input_origin(leaf, space) for leaf, space in zip(leaves, spaces, strict=True)]
             made = [
                 (expr.tensor, position, space == "E", views.get(id(expr), []))
                 for expr, (position, space) in zip(exprs, outputs, strict=True)
@@ -365,38 +365,6 @@ def _unviewed(expr: Expr) -> Expr:
 def _needs_edges(expr: Expr) -> bool:
     """Returns whether a gather or an aggregation is left to be computed."""
     return any(e.op in ("gather", "aggregate", "degree") for e in reached([expr]))
-
-
-def _array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
-    """Returns the rows of a leaf in the order of the graph."""
-    if leaf.op != "leaf":
-        return data_of_graph(graph, leaf.op, *leaf.data)
-    tensor = leaf.tensor
-    assert tensor is not None
-    if version(tensor) != leaf.version:
-        raise UnsupportedCallError("a tensor is written to in place after it has been used.")
-    return graph.to_canonical(tensor) if space == "E" else tensor
-
-
-def data_of_graph(graph: HeteroGraph, kind: str, *data: Any) -> Tensor:
-    """Returns an input that follows from the graph: degrees, or 1 / number of edges of each (destination, type)."""
-    return _degree(graph, *data) if kind == "degree" else graph.pair_mean_weights(*data)
-
-
-def _origin(leaf: Expr, space: str) -> tuple[Any, bool]:
-    """Returns the tensor or graph data behind an input, and whether its rows are in the order of the user's edges."""
-    return ((leaf.op, *leaf.data), False) if leaf.op != "leaf" else (leaf.tensor, space == "E")
-
-
-def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:
-    """Returns the number of edges at every node of one end [N], counted once for each graph."""
-    key = ("degree", side, dtype)
-    degrees = graph.derived.get(key)
-    if degrees is None:
-        with lasting():
-            starts = graph.encoding(f"ptr_E_{side}")
-            degrees = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)
-    return degrees
 
 
 def _values(tree: Any) -> list[Value]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic.edges import Form
+from dacergnn.frontends.symbolic.inputs import data_of_graph
 from dacergnn.frontends.symbolic.sizes import Guard, Role, Size
 from dacergnn.frontends.symbolic.tape import (
     Extent,
@@ -23,7 +24,6 @@ from dacergnn.frontends.symbolic.tape import (
     slots_of,
     without_vain_steps,
 )
-from dacergnn.frontends.symbolic.trace import data_of_graph
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.watch import Watch

@@ -1,0 +1,45 @@
+"""Finds the inputs of the program of recorded values: tensors in the order of the graph, and data of the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.expr import Expr, version
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.lasting import lasting
+
+
+def input_array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
+    """Returns the rows of a leaf in the order of the graph."""
+    if leaf.op != "leaf":
+        return data_of_graph(graph, leaf.op, *leaf.data)
+    tensor = leaf.tensor
+    assert tensor is not None
+    if version(tensor) != leaf.version:
+        raise UnsupportedCallError("a tensor is written to in place after it has been used.")
+    return graph.to_canonical(tensor) if space == "E" else tensor
+
+
+def data_of_graph(graph: HeteroGraph, kind: str, *data: Any) -> Tensor:
+    """Returns an input that follows from the graph: degrees, or 1 / number of edges of each (destination, type)."""
+    return _degree(graph, *data) if kind == "degree" else graph.pair_mean_weights(*data)
+
+
+def input_origin(leaf: Expr, space: str) -> tuple[Any, bool]:
+    """Returns the tensor or graph data behind an input, and whether its rows are in the order of the user's edges."""
+    return ((leaf.op, *leaf.data), False) if leaf.op != "leaf" else (leaf.tensor, space == "E")
+
+
+def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:
+    """Returns the number of edges at every node of one end [N], counted once for each graph."""
+    key = ("degree", side, dtype)
+    degrees = graph.derived.get(key)
+    if degrees is None:
+        with lasting():
+            starts = graph.encoding(f"ptr_E_{side}")
+            degrees = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)
+    return degrees
