@@ -140,13 +140,17 @@ class LayerCore(Core):
         return OriginalRunner(self, str(self.refused or "it computes what no front end expresses"))
 
     def _check_hooks(self, frontend: type[Frontend]) -> None:
-        """Raises UnsupportedLayerError if a part of the layer has hooks that a program would not run."""
+        """Raises UnsupportedLayerError if a part of the layer has hooks, or a forward, that a program would not run."""
         for name, part in self.original.named_children() if frontend.called is not None else ():
-            within = part.modules() if name not in (frontend.called or ()) else ()
+            within = [*part.modules()] if name not in (frontend.called or ()) else []
             watched = next((m for m in within if has_hooks(m)), None)
             if watched is not None:
                 remedy = "put hooks on the layer itself, or on parts that torch runs"
                 raise UnsupportedLayerError(f"hooks of {name}", type(watched).__name__, remedy, self.kind)
+            other = next((m for m in within if "forward" in vars(m)), None)
+            if other is not None:
+                remedy = "replace the whole part by another module"
+                raise UnsupportedLayerError(f"forward of {name}", type(other).__name__, remedy, self.kind)
 
 
 @contextmanager

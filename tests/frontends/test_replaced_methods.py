@@ -64,7 +64,7 @@ CASES = [(layer, method) for layer, methods in METHODS.items() for method in met
 
 
 def _scaled(result: Any) -> Any:
-    return 3 * result
+    return {k: 3 * v for k, v in result.items()} if isinstance(result, dict) else 3 * result
 
 
 def _on_the_layer(layer: Any, method: str) -> None:
@@ -125,3 +125,27 @@ def test_methods_of_the_class(layer: str, method: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("layer", ["SAGEConv", "GATConv", "RGCNConv", "Derived"])
 def test_untouched_layers_have_front_ends(layer: str) -> None:
     assert dacergnn.optimize(LAYERS[layer][0]())._dacergnn.frontend is not None
+
+
+PARTS = {
+    "SAGEConv": "lin_l", "GATConv": "lin", "Derived": "lin", "Traced": "lin", "HGTConv": "kqv_lin", "EdgeConv": "nn.0",
+}  # fmt: skip
+MORE: dict[str, Callable[[], Any]] = {
+    "HGTConv": lambda: pyg.HGTConv(F, 4, (["a"], [("a", "r", "a")])),
+    "EdgeConv": lambda: pyg.EdgeConv(nn.Sequential(nn.Linear(2 * F, 4), nn.ReLU())),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled")
+@pytest.mark.parametrize("layer", PARTS)
+def test_forwards_of_parts(layer: str) -> None:
+    """Profilers and quantizers set them, on the layer's Linear for example."""
+    torch.manual_seed(0)
+    original = (LAYERS[layer][0] if layer in LAYERS else MORE[layer])().double()
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    x = torch.randn(N, F, dtype=torch.float64)
+    args = ({"a": x}, {("a", "r", "a"): EDGES}) if layer == "HGTConv" else (x, EDGES)
+    torch.testing.assert_close(fast(*args), original(*args))
+    for module in (fast, original):
+        _on_the_layer(module.get_submodule(PARTS[layer]), "forward")
+    torch.testing.assert_close(fast(*args), original(*args))
