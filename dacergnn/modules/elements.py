@@ -1,18 +1,15 @@
-"""Element types: those that programs are compiled for, and the one that a call computes in under autocast."""
+"""Element types that programs are compiled for, and casts to one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import dace
 import torch
 from torch import Tensor
 
-from dacergnn.config import Config
 from dacergnn.errors import ArrayError
-from dacergnn.graph.checks import DEVICES
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.target import find
 
@@ -42,35 +39,6 @@ def check_elements(name: str, dtype: torch.dtype, implementation: str | None, de
         where = "" if len(known) == len(ELEMENTS) else " on the CPU"
         taken = f"compiled layers take {', '.join(most)} or {last}{where}"
         raise ArrayError(name, f"has dtype {dtype}; {taken}; convert it with .float()")
-
-
-def is_autocast() -> bool:
-    """Returns whether autocast is on for a type of device that there are kernels for."""
-    return any(map(torch.is_autocast_enabled, DEVICES))
-
-
-def autocast_type(device: torch.device, config: Config, own: torch.dtype) -> torch.dtype | None:
-    """Returns the type of a call's computation and results under autocast; None if autocast is off.
-
-    It is autocast's type if there are kernels for it, else ``own``, the type of the parameters, but float32 at least.
-    float64 stays.
-    """
-    if device.type not in DEVICES or not torch.is_autocast_enabled(device.type):
-        return None
-    asked = torch.get_autocast_dtype(device.type)
-    if own is not torch.float64 and asked in known_elements(config.implementation, device.type):
-        return asked
-    return torch.promote_types(own, torch.float32)
-
-
-@contextmanager
-def without_autocast() -> Generator[None]:
-    """Turns autocast off within the context, for code that computes in the type of its inputs."""
-    with ExitStack() as stack:
-        for device in DEVICES:
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        yield
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:

@@ -18,9 +18,10 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.traced import encodings_of
 from dacergnn.modules.activated import Activated
 from dacergnn.modules.arrivals import is_collecting
+from dacergnn.modules.autocast import ResultTypes, autocast_type, is_autocast, with_types, without_autocast
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
-from dacergnn.modules.elements import autocast_type, cast, is_autocast, with_parameters, without_autocast
+from dacergnn.modules.elements import cast, with_parameters
 from dacergnn.modules.exported import run_traced
 from dacergnn.modules.repeated import Repeated, run
 from dacergnn.modules.runner import Runner
@@ -50,6 +51,7 @@ class FrontendRunner(Runner):
         """Counts for each mode the calls that may still be noted; a missing mode has all of them left."""
         self._activated = Activated()
         self._parameters_within: Parameters | None = None
+        self._result_types = ResultTypes(core.original)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.run(self.frontend, args, kwargs)
@@ -194,6 +196,7 @@ class FrontendRunner(Runner):
         """Runs a call under autocast: casts arguments and parameters to one type, with gradients through the casts."""
         module = frontend.module
         own = next((p.dtype for p in module.parameters()), None)
+        types = self._result_types.of(args, kwargs)
         dtype = None if own is None else autocast_type(graph.device, self.core.config, own)
         if dtype is not None:
             args, kwargs = cast((args, kwargs), dtype)
@@ -204,7 +207,8 @@ class FrontendRunner(Runner):
             )
         with without_autocast():
             binding = self._bind(frontend, graph, args, kwargs)
-            return self._execute(binding, graph, self.compiled(binding.program, binding.dtype, graph, binding.sparse))
+            compiled = self.compiled(binding.program, binding.dtype, graph, binding.sparse)
+            return with_types(self._execute(binding, graph, compiled), types)
 
     def _bind(self, frontend: Frontend, graph: HeteroGraph, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Binding:
         binding = frontend.bind(graph, *args, **kwargs)

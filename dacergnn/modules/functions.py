@@ -17,8 +17,9 @@ from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.traced import encodings_of
+from dacergnn.modules.autocast import autocast_type, is_autocast
 from dacergnn.modules.compiled import CompiledProgram
-from dacergnn.modules.elements import autocast_type, cast, is_autocast
+from dacergnn.modules.elements import cast
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
 from dacergnn.modules.torch_operator import operator_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram

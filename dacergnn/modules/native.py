@@ -14,7 +14,7 @@ from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import spec
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.elements import autocast_type
+from dacergnn.modules.autocast import autocast_type
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
 from dacergnn.modules.torch_operator import operator_call
 from dacergnn.runtime.transformed import is_recorded

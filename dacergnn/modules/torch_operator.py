@@ -17,8 +17,9 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.autocast import ResultTypes, autocast_type, with_types, without_autocast
 from dacergnn.modules.beside import beside
-from dacergnn.modules.elements import autocast_type, cast, with_parameters, without_autocast
+from dacergnn.modules.elements import cast, with_parameters
 
 if TYPE_CHECKING:
     from dacergnn.modules.graph_layer import GraphLayer
@@ -74,9 +75,17 @@ def operator_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwarg
     names, parameters = [n for n, _ in named], [p for _, p in named]
     floating = [t for t in [*parameters, *tensors] if t.is_floating_point()]  # torch 2.8 does not trace next(..., None)
     dtype = autocast_type(floating[0].device, layer.config, floating[0].dtype) if floating else None
+    types = [] if dtype is None or layer.original is layer else _result_types(layer.number, text, *tensors)
     if dtype is not None:  # the operator computes in the type of its inputs
         tensors, parameters = [cast(t, dtype) for t in tensors], [p.to(dtype) for p in parameters]
-    return call_layer(tensors, parameters, layer.number, text, ",".join(names))
+    return with_types(call_layer(tensors, parameters, layer.number, text, ",".join(names)), types)
+
+
+@torch._dynamo.assume_constant_result  # pyright: ignore[reportPrivateUsage]
+def _result_types(number: int, text: str, *tensors: Tensor) -> list[torch.dtype | None]:
+    """Returns the types of the results of a call under autocast, for which it runs the original while tracing."""
+    args, kwargs = _arguments(text, list(tensors))
+    return ResultTypes(_find_layer(number).original).of(args, kwargs)
 
 
 def _describe(value: Any, tensors: list[Tensor]) -> str:

@@ -18,8 +18,9 @@ from dacergnn.frontends.symbolic import Tracer
 from dacergnn.frontends.symbolic.edges import EdgeSet, Form
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.core import Core
-from dacergnn.modules.elements import cast, is_autocast, known_elements, without_autocast
+from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
 from dacergnn.modules.runner import FAILURES, Runner
 from dacergnn.modules.torch_operator import skipped_by_dynamo
@@ -39,6 +40,7 @@ class TracedRunner(Runner):
         super().__init__(core)
         self.tracer = tracer
         self.replays = Replays(core.original, {}, core.config.check_graph)
+        self._result_types = ResultTypes(core.original)
 
     @property
     def notes(self) -> list[str | None]:
@@ -52,10 +54,11 @@ class TracedRunner(Runner):
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_autocast():  # programs are recorded in the type of the parameters
             parameter = next(self.original.parameters(), None)
+            types = self._result_types.of(args, kwargs)
             if parameter is not None:
                 args, kwargs = cast((args, kwargs), parameter.dtype)
             with without_autocast():
-                return self._call(args, kwargs)
+                return with_types(self._call(args, kwargs), types)
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
