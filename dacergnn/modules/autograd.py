@@ -8,7 +8,7 @@ those of second order. It is linear in the seeds, and its gradients with respect
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from dacergnn.modules.batched_gradients import batch_level, for_each_item
 from dacergnn.modules.contest import Runner
 from dacergnn.modules.retained import RUN_AGAIN, is_retained
 from dacergnn.modules.variant import Variant
+from dacergnn.modules.writes import Watched, Writes
 from dacergnn.runtime.pool import Lease
 from dacergnn.runtime.transformed import is_transformed
 
@@ -65,6 +66,10 @@ class Invocation:
     """Holds the arrays that the forward has saved."""
     overwritten: bool = False
     """Tells whether a backward has overwritten these arrays."""
+    writes: Writes | None = None
+    """Learns from backwards which arguments are written to after the call."""
+    watched: list[Watched] = field(default_factory=list[Watched])
+    """Holds the arguments that were copied."""
 
     @property
     def variant(self) -> Variant:
@@ -135,7 +140,12 @@ class Invocation:
 
 def run(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Returns the results of a program, which runs as a step of autograd."""
-    step = _TransformedRun if is_transformed() else _step_of(invocation.program.name)
+    if is_transformed():
+        step = _TransformedRun
+    else:
+        step = _step_of(invocation.program.name)
+        invocation.writes = invocation.program.writes
+        inputs = invocation.writes.protected(invocation, inputs)
     return step.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
 
@@ -176,7 +186,16 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return _differentiate(ctx, ctx.saved_tensors, gradients)
+        invocation: Invocation = ctx.invocation
+        try:
+            saved = ctx.saved_tensors
+        except RuntimeError:
+            if invocation.writes is not None:
+                invocation.writes.expect(invocation)
+            raise
+        if invocation.watched and invocation.writes is not None:
+            invocation.writes.note(invocation)
+        return _differentiate(ctx, saved, gradients)
 
 
 def _differentiate(ctx: Any, saved: Sequence[Any], gradients: Sequence[Tensor]) -> tuple[Any, ...]:

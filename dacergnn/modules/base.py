@@ -14,6 +14,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.modules.sdfg_files import RECORD, read_record
+from dacergnn.modules.writes import Writes
 
 
 class RunsPrograms:
@@ -32,8 +33,9 @@ class RunsPrograms:
         return self.__dict__.get("_last")
 
     def remember(self, compiled: CompiledProgram, graph: HeteroGraph) -> None:
-        """Notes the program and the graph of a call."""
+        """Notes the program and the graph of a call that begins."""
         self.__dict__["_last"] = (compiled, graph)
+        compiled.writes = self.__dict__["_writes"] = self.__dict__.get("_writes") or Writes()
 
     @property
     def compiled_programs(self) -> dict[Any, CompiledProgram]:
@@ -127,4 +129,4 @@ class ProgramModule(RunsPrograms, nn.Module):
         return type(self).__name__
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last": None}
+        return {**self.__dict__, "_last": None, "_writes": None}

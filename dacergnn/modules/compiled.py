@@ -30,6 +30,7 @@ from dacergnn.modules.memory_limit import Division, MemoryLimit
 from dacergnn.modules.planned import PlannedProgram, lowered
 from dacergnn.modules.streamed import Streams
 from dacergnn.modules.variant import Variant
+from dacergnn.modules.writes import Writes
 from dacergnn.program import Program
 from dacergnn.progress import working
 from dacergnn.runtime import plan_cache
@@ -71,6 +72,8 @@ class CompiledProgram(PlannedProgram):
         self._limit = None if config.memory is None else MemoryLimit(config.memory, self._streams)
         self._variants: dict[Mask, Variant] = {}
         self._turns = Turns()
+        self.writes = Writes()
+        """Belongs to the layer that has called the program last."""
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
         self._contests: dict[Mask, Contest[Variant]] = {}

@@ -215,6 +215,7 @@ def _generate(sdfg: dace.SDFG, sharing: Collection[str], *, clocked: bool) -> tu
             for choice, name in _open(operator):
                 symbol = sdfg.add_symbol(argument(choice), dace.int64)
                 setattr(operator, name, dace.symbol(symbol, dace.int64))
+        state.set_default_lineinfo(dace.dtypes.DebugInfo(0))  # DaCe would look for a line in the stack, node by node
         sdfg.expand_library_nodes()
         _declare_sizes(sdfg)
         for name in local_arrays:

@@ -166,9 +166,17 @@ def expand_pure(operators: Sequence[Any], own: Sequence[Mapping[str, Any]]) -> d
         inner.lifetime = dtypes.AllocationLifetime.Scope
         nested.add_datadesc(PREFIX + name, inner)
     last = nested.add_state("start", is_start_block=True)
+    last.set_default_lineinfo(node.debuginfo or dtypes.DebugInfo(0))
     for statement in node.statements:
         last = _add_statement(nested, last, statement, arrays)
     return nested
+
+
+def _state_after(nested: dace.SDFG, last: Any, label: str) -> Any:
+    """Adds a state whose nodes are of the same line, which DaCe would look for in the stack, node by node."""
+    state = nested.add_state_after(last, label)
+    state.set_default_lineinfo(last._default_lineinfo)  # pyright: ignore[reportPrivateUsage]
+    return state
 
 
 def _ranges(first: str, shape: Shape) -> Any:
@@ -183,7 +191,7 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
     rows = "1" if statement.space == "ONE" else statement.space
     start = _START[statement.op]
     if statement.op != "=" or row_space(desc) != statement.space:  # else every row is assigned
-        last = nested.add_state_after(last, "init")
+        last = _state_after(nested, last, "init")
         last.add_mapped_tasklet(
             "init",
             _ranges(str(desc.shape[0]), shape),
@@ -192,7 +200,7 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
             {"o": Memlet(f"{out}[{own}]")},
             external_edges=True,
         )
-    main = nested.add_state_after(last, "main")
+    main = _state_after(nested, last, "main")
     scalar = _Scalar(statement, arrays)
     # A product may be stored in another shape of as many elements; all other values have the target's shape.
     over = shape_of(statement.expr, scalar.shapes) if statement.is_gemm else shape
@@ -220,7 +228,7 @@ def _add_statement(nested: dace.SDFG, last: Any, statement: Statement, arrays: d
     entry.map.collapse = 1 + len(over)
     if statement.op not in ("max=", "min="):
         return main
-    final = nested.add_state_after(main, "empty_groups")
+    final = _state_after(nested, main, "empty_groups")
     final.add_mapped_tasklet(
         "empty", _ranges(str(desc.shape[0]), shape), {"v": Memlet(f"{out}[{own}]")}, f"o = 0 if v == {start} else v",
         {"o": Memlet(f"{out}[{own}]")}, external_edges=True,
