@@ -14,7 +14,7 @@ UNTRACED = ("docs", "examples", "kernels", "parity", "training")
 _WORTH_A_REPORT = 60.0
 """Seconds."""
 # Folders whose tests ask whether the right program runs with the right arrays; `compiled` marks those that do not.
-INTERPRETED = ("compatibility", "frontends", "fuzz", "layerwise", "modules")
+INTERPRETED = ("compatibility", "frontends", "fuzz", "layerwise", "modules", "parity")
 
 # Before torch or dace are imported: both read their environment then.
 # With several worker processes one thread each, or they wait for each other at every barrier.

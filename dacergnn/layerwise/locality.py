@@ -2,7 +2,8 @@
 
 Only then do results range by range equal the results on the whole graph. A list of layers would not do, since users
 write their own. The trial compares results on a small graph of random features with and without nodes and edges that
-must not matter. It finds layers that read degrees of sources, look beyond one edge, or normalize over all nodes.
+must not matter, and with nodes in another order. It finds layers that read degrees of sources, look beyond one edge, or
+normalize over all nodes, and functions of a row's place.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Trial:
         """Tests the results of one node type.
 
         Raises:
-            UnsupportedCallError: They change with nodes and edges that must not matter.
+            UnsupportedCallError: They change with nodes and edges that must not matter, or with places.
         """
         rows = {name: self._features(name, 3 if name == kind else 2) for name in self.x}
         used = {name: len(x) // (3 if name == kind else 2) * (2 if name == kind else 1) for name, x in rows.items()}
@@ -66,6 +67,12 @@ class Trial:
                 "their in-edges and the sources of these. Give the layers of a model one by one, in a list. For a "
                 "layer that reads degrees of sources, as GCNConv does, compute edge weights on the whole graph "
                 "(gcn_norm), set normalize=False, and give edge_weight."
+            )
+        turned = call(stage, _turned(small), kind, destinations)
+        if expected is not None and not (turned is not None and _close(turned.flip(0), expected)):
+            raise UnsupportedCallError(
+                f"{stage.name} cannot be computed range by range: results of nodes change with the places of their "
+                "rows, as those of h.cumsum(0) or h[0] do. Apply such functions to the results on all nodes."
             )
 
     def _features(self, kind: str, parts: int) -> Tensor:
@@ -98,6 +105,24 @@ class Trial:
             return torch.empty(2, 0, dtype=torch.int64, device=self.device)
         numbers = torch.arange(sources * destinations, device=self.device)
         return torch.stack([numbers % sources, first + numbers // sources])
+
+
+def _turned(given: Given) -> Given:
+    """Returns the same graph with the nodes of each part in the opposite order; edges stay sorted by destination.
+
+    Those of one destination stay in their order, which layers may read.
+    """
+
+    def place(nodes: Tensor) -> Tensor:
+        return nodes // _ROWS * _ROWS + _ROWS - 1 - nodes % _ROWS
+
+    moved = {key: place(edges) for key, edges in given.edges.items()}
+    order = {key: torch.sort(edges[1], stable=True).indices for key, edges in moved.items()}
+    return Given(
+        {name: x[place(torch.arange(len(x), device=x.device))] for name, x in given.x.items()},
+        {key: edges[:, order[key]] for key, edges in moved.items()},
+        {name: {key: a[order[key]] for key, a in by_key.items()} for name, by_key in given.arrays.items()},
+    )
 
 
 def _close(actual: Tensor, expected: Tensor) -> bool:

@@ -72,6 +72,20 @@ def test_functions_over_all_rows(name: str) -> None:
         dacergnn.inference([sage(), ROWS[name]()], edges(), draw(N, K), batch=4)
 
 
+PLACES = {
+    "first row": lambda: lambda rows: rows + rows[0],
+    "running sum": lambda: lambda rows: rows.cumsum(0),
+    "numbers of rows": lambda: lambda rows: rows + torch.arange(len(rows)).unsqueeze(1),
+    "sorted": lambda: lambda rows: rows.sort(0).values,
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_functions_of_places(name: str) -> None:
+    with pytest.raises(UnsupportedCallError, match="cannot be computed range by range"):
+        dacergnn.inference([sage(), PLACES[name]()], edges(), draw(N, K), batch=4)
+
+
 def test_a_refused_first_range_is_not_written() -> None:
     out = torch.zeros(N, M)
     with pytest.raises(UnsupportedCallError):

@@ -57,6 +57,7 @@ def test_layer_in_double_precision(case: Case) -> None:
     compare(case, torch.float64)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("case", [c for c in EDGE_CASES if c.name in VECTORIZED], ids=lambda case: case.name)
 def test_layer_in_single_precision(case: Case) -> None:
     compare(case, torch.float32)

@@ -56,12 +56,14 @@ def test_layer_in_double_precision(case: Case) -> None:
     compare(case, case.edges(), torch.float64)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("case", named(*VECTORIZED), ids=lambda case: case.name)
 def test_layer_in_single_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", flags(case, NO_COPIES))
     compare(case, case.edges(), torch.float32)
 
 
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore:The input graph for the user-defined edge function")  # DGL's, without edges
 @pytest.mark.parametrize("case", named(*ANY_GRAPH), ids=lambda case: case.name)
 def test_other_graphs(case: Case) -> None:
