@@ -29,8 +29,9 @@ def test_features_that_are_written_to(kind: Kind) -> None:
     try:
         expected = [step(kind, original, writes=writes) for writes in (True, True, False)]
     except RuntimeError as error:
-        assert "modified by an inplace operation" in str(error)
-        return
+        if "modified by an inplace operation" in str(error):
+            return
+        raise
     for writes, gradients in zip((True, True, False), expected, strict=True):
         assert_same(step(kind, fast, writes=writes), gradients, 1e-9)
 

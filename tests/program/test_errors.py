@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import dace
 import pytest
@@ -11,7 +14,9 @@ import pytest
 from dacergnn import parse
 from dacergnn.errors import ProgramError, VerificationError
 from dacergnn.library_nodes.form import Op, Ref, Statement
+from dacergnn.native.build import include_options
 from dacergnn.program import Program, verify
+from dacergnn.program.names import name_problem
 
 HEAD = "def p(g, x: NS[4], W: R[4, 2], w: R[4], s: E, b: ONE[4]):\n"
 
@@ -388,3 +393,15 @@ def test_the_deepest_expressions_that_are_taken() -> None:
     for value in (" + ".join(["n.x"] * 97), "exp(" * 97 + "n.x" + ")" * 97):
         parse(deep(value))
     parse(deep("n.x").replace('n["y"] = n.x', f"part = {' + '.join(['n.x'] * 90)}; n['y'] = part{' + n.x' * 90}"))
+
+
+def test_no_array_has_the_name_of_a_macro(tmp_path: Path) -> None:
+    """The compiler would put the macro's value in the place of the array, or fail without a word on the name."""
+    source = tmp_path / "kernels.cpp"
+    source.write_text('#include "include/dacergnn/kernels.h"\n')
+    command = ["g++", "-std=gnu++20", "-fopenmp", *include_options(), "-dM", "-E", str(source)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    macros = {name for name in re.findall(r"^#define (\w+)", text, re.MULTILINE) if not name.startswith("_")}
+    assert {"NULL", "INFINITY", "NAN"} <= macros
+    assert not {name for name in macros if name_problem(name) is None}
+    assert name_problem("INTERNAL") is name_problem("M_") is name_problem("Wq") is name_problem("before") is None
