@@ -81,11 +81,14 @@ def operator_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwarg
     return with_types(call_layer(tensors, parameters, layer.number, text, ",".join(names)), types)
 
 
-@torch._dynamo.assume_constant_result  # pyright: ignore[reportPrivateUsage]
 def _result_types(number: int, text: str, *tensors: Tensor) -> list[torch.dtype | None]:
     """Returns the types of the results of a call under autocast, for which it runs the original while tracing."""
     args, kwargs = _arguments(text, list(tensors))
     return ResultTypes(_find_layer(number).original).of(args, kwargs)
+
+
+# As `torch.compiler.assume_constant_result` does, whose import takes longer than all of this package.
+_result_types.__dict__["_dynamo_marked_constant"] = True
 
 
 def _describe(value: Any, tensors: list[Tensor]) -> str:

@@ -33,20 +33,20 @@ def test_steps_within_a_limit(tmp_path: Path) -> None:
 @pytest.mark.check
 def test_processes_share_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    options = ["--models", "rgat", "--data", "am~0.1", "--processes", "1,4", "--steps", "1"]
+    options = ["--models", "rgat", "--data", "am~0.05", "--processes", "1,2", "--steps", "1"]
     result = CliRunner().invoke(main, ["bench", "--suite", "scale", *options, "--json", str(path)])
     assert result.exit_code == 0, result.output
-    one, four = json.loads(path.read_text())["rows"]
-    assert four["peak"] < 0.45 * one["peak"]
+    one, two = json.loads(path.read_text())["rows"]
+    assert two["peak"] < 0.7 * one["peak"]
     assert (one["received"], one["least"]) == (0, 0)
-    assert 0 < four["received"] <= 1.2 * four["least"]
+    assert 0 < two["received"] <= 1.2 * two["least"]
     assert "Full-graph training in several processes" in result.output
 
 
 @pytest.mark.check
 def test_processes_in_rounds(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    options = ["--models", "hgt", "--data", "aifb", "--processes", "2", "--steps", "1", "--rounds", "2MB"]
+    options = ["--models", "rgat", "--data", "aifb", "--processes", "2", "--steps", "1", "--rounds", "2MB"]
     result = CliRunner().invoke(main, ["bench", "--suite", "scale", *options, "--json", str(path)])
     assert result.exit_code == 0, result.output
     (row,) = json.loads(path.read_text())["rows"]
