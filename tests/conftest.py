@@ -20,6 +20,8 @@ INTERPRETED = ("compatibility", "frontends", "fuzz", "layerwise", "modules", "pa
 # With several worker processes one thread each, or they wait for each other at every barrier.
 os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
 os.environ.setdefault("DACERGNN_QUIET", "1")
+# Many tests start other Pythons, each of which would compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Values do not depend on how hard g++ tries; tests of kernels build them as users do.
 os.environ.setdefault("CXXFLAGS", "-O0")
 os.environ.setdefault("DACERGNN_CACHE_DIR", str(ROOT / ".cache" / "dacergnn"))
