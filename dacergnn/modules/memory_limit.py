@@ -62,7 +62,7 @@ class MemoryLimit:
     def __init__(self, memory: str | int, streams: Streams) -> None:
         self._limit = None if memory == "auto" else size_of(str(memory))
         self._streams = streams
-        POOL.room = 1.0  # memory counts more than faults of fresh pages
+        POOL.limited.add(self)
 
     def left(self, graph: HeteroGraph) -> float:
         """Returns the bytes that a call may take; a quarter of them are for pages of files, if arrays lie there."""
@@ -76,7 +76,6 @@ class MemoryLimit:
 
     def divisions(self, graph: HeteroGraph) -> dict[Mask, Division]:
         """Returns how calls on a graph run, by the inputs that need gradients; kept with the graph."""
-        graph.encodings.forgotten_from = 1
         return graph.derived.setdefault(self, {})
 
     def division(self, graph: HeteroGraph, mask: Mask) -> Division:
@@ -91,6 +90,7 @@ class MemoryLimit:
             MemoryLimitError: A step takes more than what is left, however it is divided.
         """
         known, left = self.divisions(graph), self.left(graph)
+        graph.encodings.forgotten_from = 1
         if mask not in known or known[mask].need > left:
             made = self._new(graph, mask, left) if mask not in known else self.divided(graph, mask, left)
             known.setdefault(mask, made).become(made)

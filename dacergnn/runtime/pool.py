@@ -6,6 +6,7 @@ import ctypes
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from math import prod
@@ -49,8 +50,9 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        self.room = 1.125
-        """Holds how many times the bytes that were in use at most the pool may keep."""
+        self.limited: weakref.WeakSet[object] = weakref.WeakSet()
+        """Holds the limits of memory in force: memory counts more than faults of fresh pages then."""
+        self._given: deque[Tensor] = deque()  # those that were given back last, which `_settle` counts
         self._free: list[Tensor] = []  # in the order in which they were given back
         self._used = self._most = 0  # bytes in use, now and at most
         self._within = threading.local()
@@ -59,8 +61,19 @@ class Pool:
 
     def unlock(self) -> None:
         """Makes a new lock: in a child of a fork, nobody would release a lock that another thread held."""
-        # Reentrant: the garbage collector may return a lease while this thread takes a buffer.
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+
+    @property
+    def room(self) -> float:
+        """Returns how many times the bytes that were in use at most the pool may keep."""
+        return 1.0 if self.limited else 1.125
+
+    def _settle(self) -> None:
+        """Counts the buffers that were given back; the caller holds the lock."""
+        while self._given:
+            buffer = self._given.popleft()
+            self._used -= buffer.numel()
+            self._free.append(buffer)
 
     def take(self, size: int, *, beside: bool = False) -> Tensor:
         """Returns a buffer of at least ``size`` bytes with any content.
@@ -77,6 +90,7 @@ class Pool:
                 self._parts[part.data_ptr()] = arena
                 return part
         with self._lock:
+            self._settle()
             fitting = [b for b in self._free if size <= b.numel() <= _LARGEST * size]
             taken = min(fitting, key=Tensor.numel, default=None)
             if taken is None:
@@ -101,9 +115,13 @@ class Pool:
             for waiting in arena.released():
                 self.give(waiting)
         else:
-            with self._lock:
-                self._used -= buffer.numel()
-                self._free = [*self._free, buffer]
+            # The garbage collector may give a lease back while this very thread holds the lock.
+            self._given.append(buffer)
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._settle()
+                finally:
+                    self._lock.release()
 
     @contextmanager
     def arena(self, size: int) -> Generator[None]:
@@ -124,16 +142,21 @@ class Pool:
     @property
     def used(self) -> int:
         """Returns the bytes of the buffers in use."""
-        return self._used
+        with self._lock:
+            self._settle()
+            return self._used
 
     @property
     def free(self) -> int:
         """Returns the bytes of the buffers that are ready to be taken."""
-        return sum(map(Tensor.numel, self._free))
+        with self._lock:
+            self._settle()
+            return sum(map(Tensor.numel, self._free))
 
     def clear(self) -> None:
         """Returns the free buffers to the system."""
         with self._lock:
+            self._settle()
             self._free, self._most = [], self._used
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dacergnn.runtime.lower import Buffer
@@ -118,6 +120,39 @@ def test_pool_holds_little_more_than_was_in_use() -> None:
         assert sum(b.numel() for b in pool._free) <= 9 * SMALL
     pool.clear()
     assert pool._free == []
+
+
+def test_buffers_that_are_given_back_while_another_one_is() -> None:
+    """The garbage collector may run at any time, and give a lease back."""
+    pool = Pool()
+    others = [pool.take(SMALL)]
+
+    class Buffer:
+        def __init__(self, tensor: Tensor) -> None:
+            self.data_ptr, self.size = tensor.data_ptr, tensor.numel()
+
+        def numel(self) -> int:
+            if others:
+                pool.give(others.pop())
+            return self.size
+
+    buffer: Any = Buffer(pool.take(2 * SMALL))
+    pool.give(buffer)
+    assert pool.used == 0
+    assert len(pool._free) == 2
+
+
+def test_room_is_less_while_a_limit_is_in_force() -> None:
+    class Limit:
+        pass
+
+    pool, limit = Pool(), Limit()
+    assert pool.room > 1
+    pool.limited.add(limit)
+    assert pool.room == 1
+    del limit
+    gc.collect()
+    assert pool.room > 1
 
 
 def test_calls_within_an_arena_share_its_buffer() -> None:
