@@ -68,7 +68,7 @@ class LayerCore(Core):
                     return self.runner.call(args, kwargs)
             return self.runner.call(args, kwargs)
         except (ArrayError, GraphError) as problem:
-            self.runner.raise_alike(problem, args, kwargs)
+            self.runner.raise_alike(problem)
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the result of a call that torch.export traces."""

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
@@ -118,16 +118,13 @@ class Runner:
         self.warn(reason)
         return result
 
-    def raise_alike(self, problem: DacergnnError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
-        """Raises an error about a call's arguments in a class that handlers of the original's error catch as well."""
-        tensors = [*self.original.parameters(), *[a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]]
-        if not all(t.is_cpu for t in tensors):  # a device on which a kernel fails is lost
-            raise problem
-        try:
-            with torch.no_grad():
-                type(self.original).forward(self.original, *args, **kwargs)
-        except FAILURES as error:
-            raise _alike(problem, error) from error
+    def raise_alike(self, problem: DacergnnError) -> NoReturn:
+        """Raises an error about a call's arguments so that handlers of the original's error catch it as well.
+
+        Which error that is only another run could tell, which would write to buffers and draw random numbers.
+        """
+        for kind in (RuntimeError, IndexError, KeyError, TypeError, AssertionError, *_errors_of(self.original)):
+            problem = as_both(problem, kind)
         raise problem
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
@@ -164,10 +161,16 @@ class OriginalRunner(Runner):
 
 def _alike(problem: DacergnnError, error: Exception) -> DacergnnError:
     """Returns our error in a class that handlers of the original's error catch as well, with a note of its message."""
-    kind = _both(type(problem), type(error))
+    result = as_both(problem, type(error))
+    result.add_note(f"The original layer says: {error}")
+    return result
+
+
+def as_both(problem: DacergnnError, other: type[Exception]) -> DacergnnError:
+    """Returns our error in a class that handlers of another one catch as well."""
+    kind = _both(type(problem), other)
     result = kind.__new__(kind, *problem.args)
     result.__dict__.update(vars(problem))
-    result.add_note(f"The original layer says: {error}")
     return result
 
 
@@ -191,3 +194,9 @@ def _level_of_caller() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("dacergnn", "torch"):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def _errors_of(module: nn.Module) -> list[type[Exception]]:
+    """Returns the classes of errors that the library of a module raises besides Python's and torch's."""
+    dgl = sys.modules.get("dgl")
+    return [] if dgl is None or not type(module).__module__.startswith("dgl.") else [dgl.DGLError]

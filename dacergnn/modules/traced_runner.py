@@ -15,6 +15,7 @@ from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Tracer
+from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
 from dacergnn.frontends.symbolic.edges import EdgeSet, Form
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.graph import HeteroGraph
@@ -22,7 +23,7 @@ from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, with
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
-from dacergnn.modules.runner import FAILURES, Runner
+from dacergnn.modules.runner import FAILURES, Runner, as_both
 from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 
@@ -63,11 +64,14 @@ class TracedRunner(Runner):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         replays = self.replays
+        failed: list[tuple[Recording, Exception]] = []
         for recording, leaves in replays.find(args, kwargs):
             state = random_state(recording.device(leaves)) if recording.draws else None
             try:
                 result = self._repeat(recording, leaves, args, kwargs)
-            except (Differs, DacergnnError, *FAILURES):  # the call is traced anew, and raises its own error
+            except (Differs, DacergnnError, *FAILURES) as error:  # the call is traced anew, and raises its own error
+                if not isinstance(error, Differs):
+                    failed.append((recording, error))
                 if state is not None:
                     set_random_state(recording.device(leaves), state)
             else:
@@ -80,6 +84,8 @@ class TracedRunner(Runner):
             with _as_before(self.original):
                 result = self.tracer.call(runtime, args, kwargs)
             self.check_plan()
+            for recording, error in failed:
+                replays.drop(recording, error)
             if attempt is None:
                 return result
             replays.keep(attempt, result)
@@ -89,7 +95,15 @@ class TracedRunner(Runner):
         except DacergnnError:
             raise
         except FAILURES as error:
-            reason = f"recording the call fails with {type(error).__name__}: {error}"
+            kind = f"{type(error).__name__}: {error}"
+            if is_own_fault(error):
+                reason = f"a fault of dacergnn, please report it: {kind} at {failing_line(error)}"
+            else:
+                reason = f"{failing_line(error)} cannot be recorded ({kind})"
+            if self.core.on_unsupported == "error":
+                raise as_both(
+                    UnsupportedCallError(f"{self.core.kind} cannot be compiled: {reason}"), type(error)
+                ) from error
             return self.fall_back(reason, args, kwargs, expected=False)
 
     def _repeat(self, recording: Recording, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -244,6 +246,24 @@ def forget_compiler() -> Any:
 
 
 @pytest.mark.usefixtures("fresh_cache", "forget_compiler")
+def test_the_original_is_not_run_for_the_class_of_an_error() -> None:
+    """Another run would write to buffers, draw random numbers and hold all messages."""
+    layer, ran = compiled(rgcn()), []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and "torch_geometric" in frame.f_code.co_filename:
+            ran.append(frame.f_code.co_qualname)
+
+    for kind in (GraphError, RuntimeError, IndexError, KeyError, TypeError, ValueError, AssertionError):
+        sys.setprofile(note)
+        try:
+            with pytest.raises(kind, match="but there are"):
+                layer(X, E + N, T)
+        finally:
+            sys.setprofile(None)
+    assert not {name for name in ran if name.endswith((".forward", ".propagate", ".message"))}
+
+
 def test_no_compiler_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,9 +18,9 @@ Caller = tuple[CodeType, int]
 LIBRARIES = [
     f"{folder}/"
     for given in (Path(__file__).parents[2], Path(torch.__file__).parent)
-    for folder in dict.fromkeys((given, given.resolve()))  # code has names as they were imported, perhaps by a link
+    for folder in (given, given.resolve())  # code has names as they were imported, perhaps by a link
 ]
-"""Folders with code of libraries, not of users."""
+"""Folders with code of libraries, not of users; the first half is this package."""
 _GRAPH_LIBRARIES = ("torch_geometric", "dgl")
 _GENERATED = ("_propagate", "_edge_updater")
 """Ends of the names of modules that PyG generates."""
@@ -63,3 +64,23 @@ def place_of(caller: Caller) -> Place:
     code, instruction = caller
     line, _, column, _ = next(islice(code.co_positions(), instruction // 2, None))
     return Place(code.co_filename, line or code.co_firstlineno, (column or 0) + 1)
+
+
+def failing_line(error: BaseException) -> str:
+    """Returns the line of the user's code that an error comes from: file, number, function and source."""
+    entries = [e for e in traceback.extract_tb(error.__traceback__) if not e.filename.startswith(tuple(LIBRARIES))]
+    own = [e for e in entries if not any(f"/{name}/" in e.filename for name in _GRAPH_LIBRARIES)] or entries
+    if not own:
+        return "the call"
+    last = own[-1]
+    return f"{Path(last.filename).name}, line {last.lineno}, in {last.name}: `{last.line}`"
+
+
+def is_own_fault(error: BaseException) -> bool:
+    """Returns whether an error shows a fault of this package: a lookup in its own code fails, or it calls itself.
+
+    Other errors in its frames are torch's, about what the user computes.
+    """
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    inside = last.filename.startswith(tuple(LIBRARIES[: len(LIBRARIES) // 2])) and not last.name.startswith("__get")
+    return inside and isinstance(error, (AttributeError, LookupError, NameError, AssertionError, RecursionError))

@@ -28,6 +28,7 @@ class Replays:
     def __init__(self, module: nn.Module, others: dict[str, Any], check: CheckGraph) -> None:
         self.reason: str | None = None
         """The reason for which the last call that could have been repeated was not."""
+        self._failure = ""
         self._module, self._others = module, others
         self._check: CheckGraph = check
         self._recordings: list[Recording] = []
@@ -88,6 +89,11 @@ class Replays:
         others = [r for r in self._recordings if r.watch.own == recording.watch.own and r not in covered]
         self._recordings = [recording, *others[: _KEPT - 1]]
 
+    def drop(self, recording: Recording, error: Exception) -> None:
+        """Forgets a recording that failed on a call that could be traced, so that later calls do not fail again."""
+        self._recordings = [r for r in self._recordings if r is not recording]
+        self._failure = f"; one that failed with {type(error).__name__}: {error}, is repeated no more"
+
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | None:
         """Returns the signature of a call for any sizes; an exact one if some objects may not be replaced by others."""
         signature = CallSignature.of(args, kwargs, self._check, any_size=True)
@@ -101,9 +107,9 @@ class Replays:
     def summary(self) -> str | None:
         """Returns a text for reports: whether calls are repeated, and why some are not."""
         if not self._recordings:
-            return None if self.reason is None else f"every call is recorded: {self.reason}"
+            return None if self.reason is None else f"every call is recorded: {self.reason}{self._failure}"
         others = "" if self.reason is None else f"; others are recorded: {self.reason}"
-        return f"calls like one before run its program at once{others}"
+        return f"calls like one before run its program at once{others}{self._failure}"
 
     def forget(self) -> None:
         """Drops recordings about graphs that are gone."""
