@@ -15,7 +15,7 @@ from tests.support.sass import Kernel, kernels_of
 
 pytestmark = pytest.mark.check
 
-ARCHITECTURES = (80, 86, 89, 90, 100, 120)
+ARCHITECTURES = (80, 90)
 SLOW = """
 struct Slow {
     const int* next;

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GATv2Conv, HeteroConv, HGTConv, SAGEConv
+from torch_geometric.nn import HeteroConv, HGTConv, SAGEConv
 
 import dacergnn
 
@@ -48,12 +48,6 @@ def hgt() -> nn.Module:
 
 def hetero_sage() -> nn.Module:
     return HeteroConv({relation: SAGEConv((16, 16), 16) for relation in RELATIONS}, aggr="sum")
-
-
-def hetero_gatv2() -> nn.Module:
-    """Returns layers whose graphs have no node types."""
-    layers = {relation: GATv2Conv((16, 16), 8, heads=2, add_self_loops=False) for relation in RELATIONS}
-    return HeteroConv(layers, aggr="sum")
 
 
 def batch(papers: int, authors: int, edges: int) -> tuple[dict[str, Tensor], dict[Any, Tensor]]:

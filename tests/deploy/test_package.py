@@ -19,7 +19,6 @@ from tests.deploy.packaged import (
     SIZES,
     batch,
     built_program,
-    hetero_gatv2,
     hetero_sage,
     hgt,
     read_tensors,
@@ -44,7 +43,7 @@ def bad_batches() -> list[Any]:
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, nn.Module]]:
     folder = tmp_path_factory.mktemp("packages")
-    models = {"hgt": trained(hgt), "sage": trained(hetero_sage), "gatv2": trained(hetero_gatv2)}
+    models = {"hgt": trained(hgt), "sage": trained(hetero_sage)}
     for name, model in models.items():
         export_package(model, folder, example=batch(*SIZES[0]), name=name)
     return folder, models

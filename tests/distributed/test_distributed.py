@@ -101,8 +101,8 @@ def test_training_in_rounds(task: str, whole: Found, halves: list[Found]) -> Non
 
 @pytest.mark.check
 def test_training_on_real_graphs(tmp_path: Path) -> None:
-    tasks = ("RGCN@am~0.1", "RGAT@fb15k237", "GAT@am~0.1", "HGT@aifb", "HeteroConv@aifb")
-    whole, parts = (trained(size, tmp_path, *tasks, steps=20) for size in (1, 2))
+    tasks = ("RGCN@am~0.03", "GAT@am~0.03", "HGT@aifb")
+    whole, parts = (trained(size, tmp_path, *tasks, steps=8) for size in (1, 2))
     check(parts, whole[0], *tasks)
 
 
