@@ -30,6 +30,7 @@ GraphKey = tuple[tuple[object, ...], tuple[object, ...]]
 
 _ASIDE = ("__init__", "__repr__", "extra_repr", "reset_parameters", "initialize_parameters", "jittable")
 """Methods that no call runs."""
+GRAPH_LIBRARIES = ("torch_geometric", "dgl")
 _GENERATED = ("_propagate", "_edge_updater")
 """Ends of the names of the modules of methods that PyG generates, and writes onto every class."""
 
@@ -213,8 +214,8 @@ class Frontend(ABC):
 def handled_class(module: nn.Module, names: Container[str], *, around: str | None = None) -> str | None:
     """Returns the qualified name among ``names`` of the class that `module` computes like, or None.
 
-    It does if all methods of that class are those that its library defines, and neither a subclass nor the instance
-    redefines one.
+    It does if all methods of that class, and the functions that these call, are those that its library defines, and
+    neither a subclass nor the instance redefines one.
 
     Args:
         around: A method that the instance may have, since it runs around the one that is compiled.
@@ -227,8 +228,14 @@ def handled_class(module: nn.Module, names: Container[str], *, around: str | Non
     library = {name for base in bases for name, _ in methods(base)}
     own = {name for cls in classes[: classes.index(kind)] for name, _ in methods(cls)}
     set_on_it = {n for n, value in vars(module).items() if n != around and not is_method(type(module), value)}
-    replaced = any(f.__globals__ is not vars(sys.modules[b.__module__]) for b in bases for _, f in methods(b))
+    replaced = any(map(has_foreign_methods, bases))
+    replaced |= not all(_is_library(f) for b in bases for _, f in helpers(b))
     return None if replaced or library & (own | set_on_it) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def has_foreign_methods(cls: type) -> bool:
+    """Returns whether a method of a class was defined in another module, as one that somebody has put in its place."""
+    return any(f.__globals__ is not vars(sys.modules[cls.__module__]) for _, f in methods(cls))
 
 
 def is_method(cls: type, value: object) -> bool:
@@ -242,6 +249,19 @@ def methods(cls: type) -> list[tuple[str, FunctionType]]:
     own = [(name, f) for name, f in vars(cls).items() if isinstance(f, FunctionType)]
     found = [(name, f) for name, f in own if name not in _ASIDE and not name.startswith("_orig_")]
     return [(name, f) for name, f in found if not str(f.__globals__.get("__name__")).endswith(_GENERATED)]
+
+
+def helpers(cls: type) -> list[tuple[str, FunctionType]]:
+    """Returns the functions that the methods of a class of a graph library find among the names of their module."""
+    if cls.__module__.partition(".")[0] not in GRAPH_LIBRARIES:
+        return []
+    known = vars(sys.modules[cls.__module__])
+    names = dict.fromkeys(name for _, function in methods(cls) for name in function.__code__.co_names)
+    return [(name, known[name]) for name in names if isinstance(known.get(name), FunctionType)]
+
+
+def _is_library(function: FunctionType) -> bool:
+    return str(function.__globals__.get("__name__")).partition(".")[0] in (*GRAPH_LIBRARIES, "torch")
 
 
 def only(outputs: Outputs) -> Tensor:

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
+from dacergnn.frontends.frontend import GRAPH_LIBRARIES, has_foreign_methods
 from dacergnn.frontends.linear import has_hooks
 from dacergnn.modules.core import Core
 from dacergnn.modules.frontend_runner import FrontendRunner
@@ -147,10 +148,16 @@ class LayerCore(Core):
             if watched is not None:
                 remedy = "put hooks on the layer itself, or on parts that torch runs"
                 raise UnsupportedLayerError(f"hooks of {name}", type(watched).__name__, remedy, self.kind)
-            other = next((m for m in within if "forward" in vars(m)), None)
+            other = next((m for m in within if "forward" in vars(m) or _is_replaced(type(m))), None)
             if other is not None:
                 remedy = "replace the whole part by another module"
                 raise UnsupportedLayerError(f"forward of {name}", type(other).__name__, remedy, self.kind)
+
+
+def _is_replaced(cls: type) -> bool:
+    """Returns whether the forward of a class of torch or of a graph library is no longer the library's."""
+    home = next(c for c in cls.__mro__ if "forward" in vars(c))
+    return home.__module__.partition(".")[0] in (*GRAPH_LIBRARIES, "torch") and has_foreign_methods(home)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ tells whether it matters: a new parameter of the same shape, or a tensor that a 
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from dacergnn.errors import UnsupportedMachineError
-from dacergnn.frontends.frontend import methods
+from dacergnn.frontends.frontend import helpers, methods
 from dacergnn.modules.replay.snapshot import Snapshot
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -49,7 +50,9 @@ class ModuleState:
         sequences: list[Any] = []
         for module in self._modules:
             _holders(vars(module), tables, sequences)
-        tables += [vars(cls) for cls in dict.fromkeys(c for m in self._modules for c in _classes(m))]
+        classes = [*dict.fromkeys(c for m in self._modules for c in _classes(m))]
+        tables += [vars(cls) for cls in classes]
+        tables += [vars(sys.modules[name]) for name in dict.fromkeys(c.__module__ for c in classes if helpers(c))]
         with suppress(UnsupportedMachineError):  # the slower check does without a compiler
             self._snapshot = Snapshot(tables=tables, sequences=sequences, objects=self._modules)
             self.check = self._snapshot.check
@@ -88,7 +91,7 @@ def _outline(module: nn.Module, tensors: list[Tensor]) -> list[Any]:
     skipped = (*_TRACKED, *_AT_EVERY_CALL)
     tensors += [buffer for buffer in own["_buffers"].values() if buffer is not None]
     others = [(name, _frozen(value, tensors)) for name, value in own.items() if name not in skipped]
-    code = [(name, _Is(function)) for cls in _classes(module) for name, function in methods(cls)]
+    code = [(name, _Is(f)) for cls in _classes(module) for name, f in (*methods(cls), *helpers(cls))]
     return [_Is(type(module)), code, parameters, [*own["_buffers"]], children, others]
 
 

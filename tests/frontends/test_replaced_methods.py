@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -149,3 +150,43 @@ def test_forwards_of_parts(layer: str) -> None:
     for module in (fast, original):
         _on_the_layer(module.get_submodule(PARTS[layer]), "forward")
     torch.testing.assert_close(fast(*args), original(*args))
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled")
+@pytest.mark.parametrize("layer", ["SAGEConv", "GATConv", "HGTConv", "EdgeConv"])
+def test_forwards_of_classes_of_parts(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    original = (LAYERS[layer][0] if layer in LAYERS else MORE[layer])().double()
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    x = torch.randn(N, F, dtype=torch.float64)
+    args = ({"a": x}, {("a", "r", "a"): EDGES}) if layer == "HGTConv" else (x, EDGES)
+    torch.testing.assert_close(fast(*args), original(*args))
+    _in(type(original.get_submodule(PARTS[layer])), "forward", monkeypatch)
+    torch.testing.assert_close(fast(*args), original(*args))
+    monkeypatch.undo()
+    torch.testing.assert_close(fast(*args), original(*args))
+
+
+HELPERS = {"SAGEConv": "spmm", "GATConv": "softmax", "Derived": "gcn_norm", "GraphConv of DGL": "expand_as_pair"}
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled", "ignore:optimize found nothing to replace")
+@pytest.mark.parametrize("layer", HELPERS)
+def test_functions_of_the_library(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that methods find in their module, replaced there before the layer is optimized or afterwards."""
+    torch.manual_seed(0)
+    original = LAYERS[layer][0]().double()
+    before = dacergnn.optimize(copy.deepcopy(original))
+    _compare(original, before, layer)
+    home = sys.modules[next(c for c in type(original).__mro__ if not c.__module__.startswith("tests")).__module__]
+    inner = getattr(home, HELPERS[layer])
+
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        result = inner(*args, **kwargs)
+        return (result[0], 3 * result[1]) if isinstance(result, tuple) else 3 * result
+
+    monkeypatch.setattr(home, HELPERS[layer], replaced)
+    for fast in (before, dacergnn.optimize(copy.deepcopy(original))):
+        _compare(original, fast, layer)
+    monkeypatch.undo()
+    _compare(original, before, layer)

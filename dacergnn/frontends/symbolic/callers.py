@@ -11,6 +11,7 @@ from types import CodeType, FrameType
 
 import torch
 
+from dacergnn.frontends.frontend import GRAPH_LIBRARIES
 from dacergnn.library_nodes.place import Place
 
 Caller = tuple[CodeType, int]
@@ -21,7 +22,6 @@ LIBRARIES = [
     for folder in (given, given.resolve())  # code has names as they were imported, perhaps by a link
 ]
 """Folders with code of libraries, not of users; the first half is this package."""
-_GRAPH_LIBRARIES = ("torch_geometric", "dgl")
 _GENERATED = ("_propagate", "_edge_updater")
 """Ends of the names of modules that PyG generates."""
 
@@ -53,7 +53,7 @@ def find_caller(until: int) -> Caller | None:
         name = str(frame.f_globals.get("__name__"))
         if name.endswith(_GENERATED):
             continue
-        if name.partition(".")[0] not in _GRAPH_LIBRARIES:
+        if name.partition(".")[0] not in GRAPH_LIBRARIES:
             return frame.f_code, frame.f_lasti
         found = found or (frame.f_code, frame.f_lasti)
     return found
@@ -69,7 +69,7 @@ def place_of(caller: Caller) -> Place:
 def failing_line(error: BaseException) -> str:
     """Returns the line of the user's code that an error comes from: file, number, function and source."""
     entries = [e for e in traceback.extract_tb(error.__traceback__) if not e.filename.startswith(tuple(LIBRARIES))]
-    own = [e for e in entries if not any(f"/{name}/" in e.filename for name in _GRAPH_LIBRARIES)] or entries
+    own = [e for e in entries if not any(f"/{name}/" in e.filename for name in GRAPH_LIBRARIES)] or entries
     if not own:
         return "the call"
     last = own[-1]
