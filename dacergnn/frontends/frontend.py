@@ -269,6 +269,12 @@ def only(outputs: Outputs) -> Tensor:
     return outputs[0]
 
 
+def in_shape(rows: Tensor, *shape: int) -> Tensor:
+    """Returns rows in a shape, as they are if they have it: torch crashes at a hook of a view that was written to."""
+    same = rows.dim() == len(shape) > 0 and rows.shape[1:] == shape[1:] and shape[0] in (-1, len(rows))
+    return rows if same else rows.view(shape)
+
+
 def spec(space: str, *shape: int) -> str:
     """Returns an array specification: ``spec("NS", 64) == "NS[64]"``, ``spec("E") == "E"``."""
     return f"{space}[{', '.join(map(str, shape))}]" if shape else space

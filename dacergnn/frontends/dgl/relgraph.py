@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.graphs import check_rows, check_types, encode, graph_sizes
 from dacergnn.frontends.features import contiguous, drops, first_rows
-from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, spec
+from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, in_shape, spec
 from dacergnn.frontends.linear import is_torch
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.rgcn_programs import rgcn_modes
@@ -81,7 +81,7 @@ class RelGraphFrontend(Frontend):
         return typed.get_weight() if typed.regularizer == "basis" else typed.W
 
     def _shaped(self, outputs: Outputs) -> Tensor:
-        return outputs[0].view(-1, self.out_feat)
+        return in_shape(outputs[0], -1, self.out_feat)
 
     def _finish(self, own: Tensor | None, outputs: Outputs) -> Tensor:
         layer, h = self.module, self._shaped(outputs)

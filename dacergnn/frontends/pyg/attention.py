@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import attention_program, kept_weights
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, in_shape
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, Nodes
 from dacergnn.frontends.pyg.given_edges import (
@@ -206,7 +206,7 @@ class AttentionFrontend(WeightsFrontend):
 
     def _finish(self, x_dst: Tensor | None, outputs: Outputs) -> Tensor:
         if self.concat:
-            return outputs[0].view(-1, self.heads * self.channels)
+            return in_shape(outputs[0], -1, self.heads * self.channels)
         out = outputs[0].mean(dim=1)
         if x_dst is not None:
             out = out + self.module.res(x_dst)

@@ -15,7 +15,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, joined
-from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, in_shape, spec
 from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.given_edges import check_edges, identity, sources_and_destinations
@@ -188,7 +188,7 @@ class HGTFrontend(MessagePassingFrontend):
         self, layout: NodeTypeLayout, x_dict: dict[str, Tensor], outputs: Outputs, reached: Reached
     ) -> dict[str, Tensor]:
         layer = self.module
-        rows = outputs[0].view(-1, self.out_channels)
+        rows = in_shape(outputs[0], -1, self.out_channels)
         parts = self._finish(layout, layout.sizes(x_dict), (rows,), reached)
         for name, part in parts.items():
             lin = layer.out_lin.lins[name]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.attention import kept_weights
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, in_shape, spec
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.programs import rgat
 from dacergnn.frontends.pyg.attention import WeightsFrontend
@@ -141,8 +141,8 @@ class RGATFrontend(WeightsFrontend):
 
     def _finish(self, outputs: Outputs) -> Tensor:
         if self.concat:
-            return outputs[0].view(-1, self.rows * self.channels)
-        out = outputs[0].view(-1, self.heads, self.dim * self.channels).mean(dim=1)
+            return in_shape(outputs[0], -1, self.rows * self.channels)
+        out = in_shape(outputs[0], -1, self.heads, self.dim * self.channels).mean(dim=1)
         return out + self.parameters["bias"] if self.has_bias else out
 
     def _weight(self, own: Attributes) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import contiguous
-from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, only, spec
+from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, in_shape, only, spec
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.frontends.programs import rgcn
 from dacergnn.frontends.pyg.given_edges import (
@@ -168,7 +168,7 @@ class RGCNFrontend(MessagePassingFrontend):
         return weight if self.num_bases is None else parameters["comp"] @ weight.view(self.num_bases, -1)
 
     def _join(self, outputs: tuple[Tensor, ...]) -> Tensor:
-        return outputs[0].view(-1, self.out_channels)
+        return in_shape(outputs[0], -1, self.out_channels)
 
     def _single(self) -> ProgramSource:
         return self._with_features(pair=False)

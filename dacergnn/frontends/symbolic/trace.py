@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
-from dacergnn.frontends.frontend import ProgramSource
+from dacergnn.frontends.frontend import ProgramSource, in_shape
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain
 from dacergnn.frontends.symbolic.expr import Expr, has_gradient, reached, squeezed
@@ -352,7 +352,9 @@ class Trace:
 
 def _shaped(tensor: Tensor, node: Node) -> Tensor:
     """Returns the tensor of a value, selected from rows of all edges if it has rows of some edges only."""
-    return tensor.view(node.shape) if node.rows is None else tensor.view(-1, *node.shape[1:]).index_select(0, node.rows)
+    if node.rows is None:
+        return in_shape(tensor, *node.shape)
+    return tensor.view(-1, *node.shape[1:]).index_select(0, node.rows)
 
 
 def _unviewed(expr: Expr) -> Expr:

@@ -1,0 +1,182 @@
+"""Random classes of message passing, and modules over graphs of DGL, whose forwards do what users' Python does."""
+
+from __future__ import annotations
+
+import linecache
+import random
+import sys
+from collections.abc import Callable
+from textwrap import indent
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+WIDTH = 4
+
+
+class Reversed(torch.autograd.Function):
+    """Returns its input; its gradient is turned around and halved."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return -0.5 * gradient
+
+
+class Rounded(torch.autograd.Function):
+    """Rounds to tenths, with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return (x * 10).round() / 10
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return gradient
+
+
+STATEMENTS = [
+    "h = self.lin(h)",
+    "h = self.lin(h).relu()",
+    "h = h.tanh()",
+    "h = F.leaky_relu(h, 0.1)",
+    "h = h.sigmoid() * h",
+    "h = h * self.w",
+    "h = h + x",
+    "h = torch.where(h > 0, h, 0.5 * h)",
+    "h = self.helper(h)",
+    "h = self.frozen(h) + h",
+    "h = Reversed.apply(h)",
+    "h = Rounded.apply(h)",
+    "h = h + h.detach() * 0.5",
+    "h = h - self.mean",
+    "h = F.dropout(h, 0.5, self.training)",
+    "h = torch.cat([h, x], dim=-1)[:, :WIDTH]",
+    "h = torch.cat([h[:, 1:], h[:, :1]], dim=-1)",
+    "h = h / (1 + h.detach().norm())",
+    "h = F.layer_norm(h, (WIDTH,))",
+    "h = h - h.mean(dim=0)",
+    "h = h.softmax(dim=-1)",
+    "with torch.no_grad():\n    size = h.abs().max()\nh = h / (1 + size)",
+    "with torch.no_grad():\n    h2 = h * 2\nh = h + h2",
+    "torch.set_grad_enabled(False)\ns = h.mean()\ntorch.set_grad_enabled(enabled)\nh = h * (1 + s)",
+    "with torch.no_grad():\n    self.mean.mul_(0.9).add_(h.mean(0), alpha=0.1)",
+    "self.mean = 0.5 * self.mean + 0.5 * h.detach().mean(0)",
+    "self.last = h.detach()",
+    "self.kept.append(h.detach().sum())",
+    "if h.size(0) > 9:\n    h = 2 * h\nelse:\n    h = -h",
+    "if float(h.detach().sum()) > 0:\n    h = 0.5 * h",
+    "if torch.isnan(h).any():\n    raise ValueError",
+    "h = h.clone()\nh[0] = 0",
+    "h = h.clone()\nh.mul_(1.5)",
+    "h = h.view(-1, 2, WIDTH // 2).flatten(1)",
+    "before, h = h, self.aggregated(h, edges)\nh = h + before",
+    "h = self.aggregated(h, edges)",
+    "if h.requires_grad:\n    h.register_hook(lambda g: 2 * g)",
+    "if h.requires_grad:\n    h = h + torch.autograd.grad(h.square().sum(), h, create_graph=True)[0]",
+]
+MESSAGES = [
+    "x_j",
+    "x_j * self.w",
+    "(x_j - x_i).relu()",
+    "x_j * x_i.sigmoid()",
+    "self.lin(x_j)",
+    "x_j * (x_i * x_j).sum(-1, keepdim=True)",
+    "F.dropout(x_j, 0.3, self.training)",
+    "Rounded.apply(x_j)",
+    "x_j + x_i.detach()",
+    "torch.cat([x_j, x_i], -1)[:, :WIDTH]",
+]
+RESULTS = ["h", "h", "h", "(h, h.sum())", "{'h': h, 'x': 2 * h}", "h[:, 0]", "[h, self.mean]"]
+_HEAD = """
+class Net(Base):
+    def __init__(self):
+        super().__init__({options})
+        self.lin, self.w = nn.Linear(WIDTH, WIDTH), nn.Parameter(torch.rand(WIDTH) + 0.5)
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self.kept, self.last = [], None
+
+    def helper(self, h):
+        return h.exp() / (1 + h.exp())
+
+    @torch.no_grad()
+    def frozen(self, h):
+        return h.square()
+
+    def forward(self, {arguments}):
+        enabled, h = torch.is_grad_enabled(), x
+{body}
+        return {result}
+"""
+_PYG = """
+    def aggregated(self, h, edges):
+        return self.propagate(edges, x=h)
+
+    def message(self, {ends}):
+        return {message}
+"""
+_DGL = """
+    def aggregated(self, h, edges):
+        with edges.local_scope():
+            edges.ndata["h"] = h
+            {update}
+            return edges.ndata["y"]
+"""
+UPDATES = [
+    'edges.update_all(fn.copy_u("h", "m"), fn.{reduce}("m", "y"))',
+    'edges.edata["a"] = edge_softmax(edges, ops.u_dot_v(edges, h, h))\n'
+    '            edges.update_all(fn.u_mul_e("h", "a", "m"), fn.sum("m", "y"))',
+    'edges.apply_edges(fn.u_sub_v("h", "h", "d"))\n'
+    '            edges.update_all(fn.u_mul_e("h", "d", "m"), fn.{reduce}("m", "y"))',
+    'edges.update_all(lambda e: {{"m": e.src["h"] * self.w}}, fn.{reduce}("m", "y"))',
+]
+
+
+def text_of(seed: int, *, dgl: bool) -> str:
+    """Returns the source of a class."""
+    rng = random.Random(seed)
+    body = [rng.choice(STATEMENTS) for _ in range(rng.randint(2, 6))]
+    body.insert(rng.randint(0, len(body)), "h = self.aggregated(h, edges)")
+    head = _HEAD.format(
+        options="" if dgl else f"aggr={rng.choice(['add', 'mean', 'max'])!r}",
+        arguments="edges, x" if dgl else "x, edges",
+        body=indent("\n".join(body), " " * 8),
+        result=rng.choice(RESULTS),
+    )
+    if dgl:
+        return head + _DGL.format(update=rng.choice(UPDATES).format(reduce=rng.choice(["sum", "mean", "max"])))
+    message = rng.choice(MESSAGES)
+    return head + _PYG.format(message=message, ends="x_i, x_j" if "x_i" in message else "x_j")
+
+
+def made(text: str, *, dgl: bool, name: str) -> Callable[[], nn.Module]:
+    """Returns a function that makes a module of the class."""
+    if dgl:
+        import dgl.function as fn
+        from dgl import ops
+        from dgl.nn.functional import edge_softmax
+
+        base, more = nn.Module, {"fn": fn, "ops": ops, "edge_softmax": edge_softmax}
+    else:
+        from torch_geometric.nn import MessagePassing
+
+        base, more = MessagePassing, {}
+    names = {"Base": base, "torch": torch, "nn": nn, "F": F, "WIDTH": WIDTH, "Reversed": Reversed, "Rounded": Rounded}
+    sys.modules[name] = module = ModuleType(name)  # PyG looks for the names of annotations there
+    scope = vars(module)
+    scope.update(names | more)
+    file = f"<{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), scope)
+
+    def make() -> nn.Module:
+        torch.manual_seed(1)
+        return scope["Net"]().double()
+
+    return make
