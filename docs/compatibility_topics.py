@@ -37,6 +37,12 @@ TOPICS: dict[str, list[Topic]] = {
             "no two gradients share memory",
         ),
         Topic(
+            "test_features_that_are_written_to",
+            "written features",
+            "features that are written to before the backward, as by `x += layer(x)`, where the original allows it",
+            "gradients are the original's; hidden features are copied",
+        ),
+        Topic(
             "test_results_are_written_to_in_place",
             "written to",
             "results that are written to in place (`relu_`), then a backward",
@@ -290,7 +296,7 @@ TOPICS: dict[str, list[Topic]] = {
             "test_autocast",
             "autocast",
             '`torch.autocast("cpu")`',
-            "the layer computes in bfloat16, traced layers in float32; gradients keep their types",
+            "the layer computes in bfloat16, traced layers in float32; results have the types of the original's",
         ),
     ],
 }

@@ -145,7 +145,8 @@ def run(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     else:
         step = _step_of(invocation.program.name)
         invocation.writes = invocation.program.writes
-        inputs = invocation.writes.protected(invocation, inputs)
+        if invocation.writes is not None:
+            inputs = invocation.writes.protected(invocation, inputs)
     return step.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
 

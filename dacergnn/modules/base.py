@@ -35,7 +35,8 @@ class RunsPrograms:
     def remember(self, compiled: CompiledProgram, graph: HeteroGraph) -> None:
         """Notes the program and the graph of a call that begins."""
         self.__dict__["_last"] = (compiled, graph)
-        compiled.writes = self.__dict__["_writes"] = self.__dict__.get("_writes") or Writes()
+        if not compiled.is_limited:
+            compiled.writes = self.__dict__["_writes"] = self.__dict__.get("_writes") or Writes()
 
     @property
     def compiled_programs(self) -> dict[Any, CompiledProgram]:

@@ -72,8 +72,8 @@ class CompiledProgram(PlannedProgram):
         self._limit = None if config.memory is None else MemoryLimit(config.memory, self._streams)
         self._variants: dict[Mask, Variant] = {}
         self._turns = Turns()
-        self.writes = Writes()
-        """Belongs to the layer that has called the program last."""
+        self.writes: Writes | None = None
+        """Belongs to the layer that has called the program last; None under a limit of memory, without copies."""
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
         self._contests: dict[Mask, Contest[Variant]] = {}
@@ -302,6 +302,11 @@ class CompiledProgram(PlannedProgram):
         if division.ranges is not None:
             check_inputs(self._program_of(mask).forward, self.dtype, graph, None, inputs)
         return division
+
+    @property
+    def is_limited(self) -> bool:
+        """Tells whether steps stay within a limit of memory."""
+        return self._limit is not None
 
     def division(self, graph: HeteroGraph) -> Division | None:
         """Returns how the calls so far that needed the most memory ran on a graph; None before the first one."""

@@ -18,7 +18,7 @@ class Writes:
     """Learns which arguments of a layer's steps are written to before the backward, and hands out copies of these.
 
     A reordered program may read features in its backward that the original reads no more. The first step copies all
-    features; its backward tells which of them the user has written to, and later steps copy no others.
+    hidden features; its backward tells which of them the user has written to, and later steps copy no others.
     """
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class Writes:
         result = list(inputs)
         for position in invocation.variant.kept if written is None else written:
             tensor = inputs[position]
-            if (tensor.is_leaf and tensor.requires_grad) or tensor.is_inference():
-                continue  # torch allows no write that autograd would have to know of
+            if tensor.is_leaf:
+                continue  # parameters, which autograd lets nobody write to, and data that models compute nothing of
             result[position] = tensor.clone()
             invocation.watched.append((position, tensor.detach(), tensor._version))
         return result
@@ -46,5 +46,5 @@ class Writes:
         invocation.watched.clear()
 
     def expect(self, invocation: Invocation) -> None:
-        """Has later steps copy all features, since an argument that was not copied has been written to."""
+        """Has later steps copy all hidden features, since an argument that was not copied has been written to."""
         self._written.pop((invocation.program, invocation.mask), None)

@@ -24,9 +24,10 @@ def test_indices_out_of_bounds_are_index_errors(name: str, index: int) -> None:
     edge_index = edges()[0].clone()
     edge_index[0, 2] = index
     fast = dacergnn.optimize(layer)
-    for module in (layer, fast):
-        with pytest.raises(IndexError, match="valid indices"):
-            module(torch.randn(N, F), edge_index, *types)
+    with pytest.raises(IndexError, match="valid indices"):
+        layer(torch.randn(N, F), edge_index, *types)
+    with pytest.raises(IndexError):
+        fast(torch.randn(N, F), edge_index, *types)
     with pytest.raises(GraphError, match=rf"^edge_index\[0\] holds {index} at position 2"):
         fast(torch.randn(N, F), edge_index, *types)
 
