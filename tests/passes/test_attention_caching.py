@@ -40,7 +40,7 @@ def plan(source: Any, **options: Any) -> Compilation:
     )
     sdfg = parse(program.source, dtype=dace.float64, **dict(program.bindings))
     profile = Profile(tuple(GRAPH.sizes.items()), single_typed=True)
-    return compile_program(sdfg, list(values), Config(**options), dace.int32, profile)
+    return compile_program(sdfg, list(values), Config(**options), dace.int32, profile, keep=False)
 
 
 def gradients(found: Compilation, source: Any) -> dict[str, np.ndarray]:

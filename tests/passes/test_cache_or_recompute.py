@@ -36,7 +36,8 @@ def chain(g, x: NS[8], W: R[8, 8]):
 
 
 def plan(name: str, **options: object) -> Compilation:
-    return compile_program(parsed(name), learned(name), Config(**options), dace.int32, PROFILE)  # pyright: ignore[reportArgumentType]
+    config = Config(**options)  # pyright: ignore[reportArgumentType]
+    return compile_program(parsed(name), learned(name), config, dace.int32, PROFILE, keep=False)
 
 
 def chain(**options: object) -> Compilation:
@@ -74,7 +75,9 @@ def test_what_a_product_gives_is_saved_and_what_is_light_is_not() -> None:
 def test_a_sum_over_columns_is_not_light(value: str) -> None:
     loop = f"    for e in g.edges():\n        e['b'] = {value}\n        e.dst['y'] += e['b'] * e['b']\n"
     config = Config(passes=(), caching="papers")
-    found = compile_program(parse(f"def f(g, f: E[8]):\n{loop}    return y\n"), ["f"], config, dace.int32, PROFILE)
+    found = compile_program(
+        parse(f"def f(g, f: E[8]):\n{loop}    return y\n"), ["f"], config, dace.int32, PROFILE, keep=False
+    )
     assert found.saved == ["b"]
 
 
@@ -101,7 +104,7 @@ def test_saved_rows_of_edges_hold_a_value_for_each_head_at_most(name: str, heads
 
 def test_results_are_there_in_any_case() -> None:
     text = "def f(g, x: NS[4]):\n    for n in g.nodes():\n        n['y'] = exp(n.x)\n    return y\n"
-    found = compile_program(parse(text), ["x"], Config(caching="recompute_all"), dace.int32, PROFILE)
+    found = compile_program(parse(text), ["x"], Config(caching="recompute_all"), dace.int32, PROFILE, keep=False)
     assert found.saved == ["y"]
     assert Program(found.forward).outputs == ["y"]
 
@@ -117,7 +120,7 @@ def test_results_are_neither_computed_again_nor_returned_twice() -> None:
 """
     for caching in ("recompute_all", "budget:0"):
         config = Config(passes=(), caching=caching, cache=("y",))
-        found = compile_program(parse(text), ["x"], config, dace.int32, PROFILE)
+        found = compile_program(parse(text), ["x"], config, dace.int32, PROFILE, keep=False)
         assert found.saved == ["y"]
         assert Program(found.forward).outputs == ["y", "z"]
         again = {statement.target.name for statement in Listing.of(found.backward).statements}
@@ -130,7 +133,7 @@ def test_budgets_where_there_is_nothing_to_choose(value: str) -> None:
     text = f"def f(g, x: NS[4]):\n    for n in g.nodes():\n        n['h'] = {value}\n        n['y'] = n['h'] * 3.0\n"
     for returned in ("y", "h"):
         program = parse(f"{text}    return {returned}\n")
-        found = compile_program(program, ["x"], Config(passes=(), caching="budget:0"), dace.int32, PROFILE)
+        found = compile_program(program, ["x"], Config(passes=(), caching="budget:0"), dace.int32, PROFILE, keep=False)
         assert set(found.saved) <= {returned}
 
 
@@ -233,7 +236,7 @@ def test_saved_arrays_take_whole_lines_of_a_budget() -> None:
     for sdfg, line in ((parse(CHAIN), 64), (double, 128)):
         for budget, most in ((line - 1, 0), (line, 1), (2 * line - 1, 1)):
             config = Config(passes=(), caching=f"budget:{budget}")
-            assert len(compile_program(sdfg, ["x", "W"], config, dace.int32, one).saved) <= most
+            assert len(compile_program(sdfg, ["x", "W"], config, dace.int32, one, keep=False).saved) <= most
 
 
 def test_free_memory_sets_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def listing(body: str, result: str) -> Listing:
 
 def ordered(name: str, **rows: int) -> Compilation:
     profile = Profile(tuple(sizes(**rows).items()), single_typed=True)
-    return compile_program(parsed(name), learned(name), Config(passes=ORDERS), dace.int32, profile)
+    return compile_program(parsed(name), learned(name), Config(passes=ORDERS), dace.int32, profile, keep=False)
 
 
 def typical_price(**rows: int) -> Price:

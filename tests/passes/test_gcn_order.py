@@ -32,7 +32,7 @@ def plan(
     arrays: dict[str, str | None] = {"x": f"NS[{features}]", "W": f"ONE[{out}, {features}]", "bias": f"ONE[{out}]"}
     arrays |= {"norm": None, "left": "NS", "right": "ND"}
     sdfg = parse(gcn, dtype=dace.float32, transposed=True, features="h", **arrays)
-    return compile_program(sdfg, wrt, Config(caching=caching), dace.int32, profile)
+    return compile_program(sdfg, wrt, Config(caching=caching), dace.int32, profile, keep=False)
 
 
 def edge_sums(sdfg: dace.SDFG) -> list[str]:
