@@ -100,9 +100,10 @@ def test_training_in_rounds(task: str, whole: Found, halves: list[Found]) -> Non
 
 
 @pytest.mark.check
-def test_training_on_real_graphs(tmp_path: Path) -> None:
-    tasks = ("RGCN@am~0.03", "GAT@am~0.03", "HGT@aifb")
-    whole, parts = (trained(size, tmp_path, *tasks, steps=8) for size in (1, 2))
+def test_training_on_real_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DACERGNN_TEST_TARGET", "cpu")  # NumPy would take minutes for these graphs
+    tasks = ("GAT@am~0.03", "RGCN@aifb")
+    whole, parts = (trained(size, tmp_path, *tasks, steps=5) for size in (1, 2))
     check(parts, whole[0], *tasks)
 
 
