@@ -228,14 +228,14 @@ def handled_class(module: nn.Module, names: Container[str], *, around: str | Non
     library = {name for base in bases for name, _ in methods(base)}
     own = {name for cls in classes[: classes.index(kind)] for name, _ in methods(cls)}
     set_on_it = {n for n, value in vars(module).items() if n != around and not is_method(type(module), value)}
-    replaced = any(map(has_foreign_methods, bases))
+    replaced = any(f.__globals__ is not vars(sys.modules[b.__module__]) for b in bases for _, f in methods(b))
     replaced |= not all(_is_library(f) for b in bases for _, f in helpers(b))
     return None if replaced or library & (own | set_on_it) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def has_foreign_methods(cls: type) -> bool:
-    """Returns whether a method of a class was defined in another module, as one that somebody has put in its place."""
-    return any(f.__globals__ is not vars(sys.modules[cls.__module__]) for _, f in methods(cls))
+    """Returns whether somebody has put a method of their own in the place of one of a library's class."""
+    return not all(_is_library(f) for _, f in methods(cls))
 
 
 def is_method(cls: type, value: object) -> bool:

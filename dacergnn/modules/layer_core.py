@@ -157,7 +157,8 @@ class LayerCore(Core):
 def _is_replaced(cls: type) -> bool:
     """Returns whether the forward of a class of torch or of a graph library is no longer the library's."""
     home = next(c for c in cls.__mro__ if "forward" in vars(c))
-    return home.__module__.partition(".")[0] in (*GRAPH_LIBRARIES, "torch") and has_foreign_methods(home)
+    library = home is not nn.Module and home.__module__.partition(".")[0] in (*GRAPH_LIBRARIES, "torch")
+    return library and has_foreign_methods(home)
 
 
 @contextmanager
