@@ -83,6 +83,9 @@ class NeighborSampler(BaseSampler):
             )
         self.graph = read_graph(data, time_attr, weight_attr)
         hops, fanouts = read_fanouts(num_neighbors, self.graph.edge_types)
+        given: Any = num_neighbors
+        self.num_neighbors = given if isinstance(given, NumNeighbors) else NumNeighbors(given)
+        """The argument, as PyG's own code reads it, in `BasicGNN.inference` for example."""
         self.bidirectional = kind == "bidirectional"
         self.options = Options(
             hops=hops,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 pytest.importorskip("torch_geometric")
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.nn import HeteroConv, SAGEConv
+from torch_geometric.nn import GraphSAGE, HeteroConv, SAGEConv
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 from torch_geometric.utils import trim_to_layer
 
@@ -181,3 +181,12 @@ def test_workers_differ() -> None:
     data = Data(edge_index=torch.stack([torch.arange(1000), torch.zeros(1000, dtype=torch.int64)]), num_nodes=1000)
     found = list(neighbor_loader(data, [20], torch.zeros(2, dtype=torch.int64), batch_size=1, num_workers=2))
     assert set(found[0].e_id.tolist()) != set(found[1].e_id.tolist())
+
+
+def test_inference_of_pyg_takes_the_loader() -> None:
+    torch.manual_seed(0)
+    model = GraphSAGE(4, 8, 2).eval()
+    data = Data(x=torch.randn(12, 4), edge_index=torch.randint(0, 12, (2, 40)))
+    with torch.no_grad():
+        found = model.inference(neighbor_loader(data, [-1], batch_size=5))
+        torch.testing.assert_close(found, model(data.x, data.edge_index))
