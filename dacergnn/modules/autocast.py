@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -50,20 +50,31 @@ class ResultTypes:
     torch promotes what autocast leaves alone, so that a sum in bfloat16 becomes float32 by a weight of float32.
     """
 
-    def __init__(self, original: nn.Module, forward: Callable[..., Any] | None = None) -> None:
+    def __init__(self, original: nn.Module) -> None:
         self._original = original
-        self._forward = forward or type(original).forward
         self._known: dict[object, list[torch.dtype | None]] = {}
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.dtype | None]:
         """Returns the type of each leaf of the result, None if it is no tensor; an empty list if nobody can tell."""
+        types = self.known(args, kwargs)
+        if types is None:
+            types = self._known[self._key(args, kwargs)] = self._found(args, kwargs)
+        return types
+
+    def known(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.dtype | None] | None:
+        """Returns the types if a call of this kind has shown them; None before."""
+        return self._known.get(self._key(args, kwargs))
+
+    def note(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        """Learns the types from a result of the original, and returns it."""
+        self._known[self._key(args, kwargs)] = _types_of(result)
+        return result
+
+    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         leaves, structure = tree_flatten((args, kwargs))
-        kinds = [a.dtype if isinstance(a, Tensor) else type(a) for a in leaves]
+        kinds = [a.dtype if isinstance(a, Tensor) else a if isinstance(a, bool | str) else type(a) for a in leaves]
         kinds += [p.dtype for p in self._original.parameters()]
-        key = (str(structure), *kinds, *(torch.get_autocast_dtype(device) for device in DEVICES))
-        if key not in self._known:
-            self._known[key] = self._found(args, kwargs)
-        return self._known[key]
+        return (str(structure), *kinds, *(torch.get_autocast_dtype(device) for device in DEVICES))
 
     def _found(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.dtype | None]:
         """Runs the original on a call without edges, or on the call itself where it needs some."""
@@ -71,11 +82,15 @@ class ResultTypes:
             module = _unused(self._original)
             try:
                 with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                    result = self._forward(module, *call[0], **call[1])
+                    result = type(module).forward(module, *call[0], **call[1])
             except Exception:
                 continue
-            return [leaf.dtype if isinstance(leaf, Tensor) else None for leaf in tree_leaves(result)]
+            return _types_of(result)
         return []
+
+
+def _types_of(result: Any) -> list[torch.dtype | None]:
+    return [leaf.dtype if isinstance(leaf, Tensor) else None for leaf in tree_leaves(result)]
 
 
 def with_types(result: Any, types: list[torch.dtype | None]) -> Any:

@@ -14,7 +14,6 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError
 from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.dgl.recorder import recording
-from dacergnn.modules.autocast import ResultTypes
 from dacergnn.modules.core import Core
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.replay import FORWARDS, Replays
@@ -29,7 +28,6 @@ class ForwardRunner(TracedRunner):
         super().__init__(core, ForwardTracer(core.original, function))
         self.function = function
         self.replays = Replays(core.original, {"forward": function}, core.config.check_graph)
-        self._result_types = ResultTypes(core.original, function)
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)

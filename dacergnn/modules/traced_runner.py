@@ -55,7 +55,9 @@ class TracedRunner(Runner):
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_autocast():  # programs are recorded in the type of the parameters
             parameter = next(self.original.parameters(), None)
-            types = self._result_types.of(args, kwargs)
+            types = self._result_types.known(args, kwargs)
+            if types is None:  # nobody may run a user's own forward for its types alone
+                return self._result_types.note(args, kwargs, self.uncompiled(*args, **kwargs))
             if parameter is not None:
                 args, kwargs = cast((args, kwargs), parameter.dtype)
             with without_autocast():

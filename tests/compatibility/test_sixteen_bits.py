@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import dacergnn
 from tests.compatibility.comparing import assert_same, every_kind
-from tests.compatibility.kinds import Kind, outputs
+from tests.compatibility.kinds import F, Kind, N, UserLayer, edges, outputs
 
 TYPES = [torch.bfloat16, torch.float16]
 TRACED = ("pyg.traced-ResGatedGraphConv", "pyg.traced-UserLayer", "compile-DGL-forward")
@@ -86,3 +87,24 @@ def test_autocast(kind: Kind, calls: int) -> None:
         assert_same([part.bfloat16() for part in again], expected, 0)
     for other in others:
         assert_same(outputs(module(*kind.call(*leaves))), other, 0)
+
+
+class Noting(UserLayer):
+    """A layer without a front end that notes its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[int] = []
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.calls.append(len(x))
+        return super().forward(x, edge_index)
+
+
+def test_a_forward_runs_once_under_autocast() -> None:
+    layer = Noting()
+    fast = dacergnn.optimize(layer)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for count in range(1, 4):
+            fast(torch.randn(N, F), edges()[0])
+            assert len(layer.calls) == count

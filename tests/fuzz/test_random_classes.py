@@ -61,7 +61,7 @@ def step(model: nn.Module, number: int, *, dgl: bool) -> list[Any]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether values are equal up to rounding; a gradient that is None may be zeros."""
+    """Returns whether values are equal up to rounding; a gradient that is None may be zeros."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, Tensor) or isinstance(b, Tensor):
@@ -71,7 +71,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def difference(seed: int, *, dgl: bool) -> tuple[str, list[str]]:
-    """What differs, with the source; and the reasons for which calls ran uncompiled."""
+    """Returns what differs, with the source, and the reasons for which calls ran uncompiled."""
     text = text_of(seed, dgl=dgl)
     make = made(text, dgl=dgl, name=f"random_class_{seed}_{'dgl' if dgl else 'pyg'}")
     original, fast = make(), copy.deepcopy(make())
