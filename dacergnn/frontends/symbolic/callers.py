@@ -16,12 +16,16 @@ from dacergnn.library_nodes.place import Place
 
 Caller = tuple[CodeType, int]
 """An instruction: code, and its position there."""
-LIBRARIES = [
-    f"{folder}/"
-    for given in (Path(__file__).parents[2], Path(torch.__file__).parent)
-    for folder in (given, given.resolve())  # code has names as they were imported, perhaps by a link
-]
-"""Folders with code of libraries, not of users; the first half is this package."""
+
+
+def _names(folder: Path) -> list[str]:
+    """Returns how names of files in a folder begin: code has them as they were imported, perhaps by a link."""
+    return [f"{given}/" for given in dict.fromkeys((folder, folder.resolve()))]
+
+
+_PACKAGE = _names(Path(__file__).parents[2])
+LIBRARIES = [*_PACKAGE, *_names(Path(torch.__file__).parent)]
+"""Folders with code of libraries, not of users."""
 _GENERATED = ("_propagate", "_edge_updater")
 """Ends of the names of modules that PyG generates."""
 
@@ -82,5 +86,5 @@ def is_own_fault(error: BaseException) -> bool:
     Other errors in its frames are torch's, about what the user computes.
     """
     last = traceback.extract_tb(error.__traceback__)[-1]
-    inside = last.filename.startswith(tuple(LIBRARIES[: len(LIBRARIES) // 2])) and not last.name.startswith("__get")
+    inside = last.filename.startswith(tuple(_PACKAGE)) and not last.name.startswith("__get")
     return inside and isinstance(error, (AttributeError, LookupError, NameError, AssertionError, RecursionError))
