@@ -59,6 +59,7 @@ class StubProgram:
     """Takes and returns what a compiled program does, on the device of its graph; gradients lead to all inputs."""
 
     calls = 0
+    is_limited = False
 
     def __init__(self, program: ProgramSource, dtype: torch.dtype, *_: Any, **__: Any) -> None:
         bindings = dict(program.bindings)

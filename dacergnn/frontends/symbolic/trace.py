@@ -21,6 +21,7 @@ from dacergnn.frontends.symbolic.expr import Expr, has_gradient, reached, squeez
 from dacergnn.frontends.symbolic.functions import applied_to_numbers
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
 from dacergnn.frontends.symbolic.region import region
+from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
@@ -353,7 +354,7 @@ class Trace:
 def _shaped(tensor: Tensor, node: Node) -> Tensor:
     """Returns the tensor of a value, selected from rows of all edges if it has rows of some edges only."""
     if node.rows is None:
-        return in_shape(tensor, *node.shape)
+        return in_shape(tensor, *map(number, node.shape))  # this comparison is none of the call's own
     return tensor.view(-1, *node.shape[1:]).index_select(0, node.rows)
 
 
