@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -57,7 +58,7 @@ class Attention(nn.Module):
 
 def accuracy(model: nn.Module, data: Dataset, epochs: int, rate: float, *, autocast: bool) -> float:
     """Test accuracy after training, the mean of the last ten epochs."""
-    fast = dacergnn.optimize(model, on_unsupported="error")
+    fast: Any = dacergnn.optimize(model, on_unsupported="error")
     optimizer = torch.optim.Adam(fast.parameters(), rate, weight_decay=5e-4)
     assert data.label is not None
     assert data.train_idx is not None
@@ -67,6 +68,7 @@ def accuracy(model: nn.Module, data: Dataset, epochs: int, rate: float, *, autoc
         with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
             scores = fast.train()()
         assert scores.dtype is torch.float32  # as the originals' are, also under autocast
+        assert fast.second.last_call[0].dtype is (torch.bfloat16 if autocast else torch.float32)
         optimizer.zero_grad()
         functional.cross_entropy(scores.float()[data.train_idx], data.label[data.train_idx]).backward()
         optimizer.step()
