@@ -329,26 +329,21 @@ def test_recordings_of_users(layers: tuple[RGCN, RGCN], graph: Any, emulated_gra
             return loss.detach()
 
         losses = [step().clone()]
-        if layer is plain:
-            with Tape() as tape:
-                loss = step()
-            losses.append(loss.clone())
-        else:
-            losses.append(step().clone())
+        with Tape() if layer is plain else nullcontext() as tape:
+            loss = step()
+        losses.append(loss.clone())
         for number in range(1, 4):
             x.copy_(features(number))
-            if layer is plain:
-                tape.replay()
-                losses.append(loss.clone())
+            if tape is None:
+                loss = step()
             else:
-                losses.append(step().clone())
+                tape.replay()
+            losses.append(loss.clone())
         results.append([*losses, *[p.detach() for p in layer.parameters()]])
     assert_same(*results)
 
 
-def test_layers_that_replay_inside_recordings_of_users(
-    layers: tuple[RGCN, RGCN], graph: Any, emulated_graphs: Recorder
-) -> None:
+def test_layers_inside_recordings_of_users(layers: tuple[RGCN, RGCN], graph: Any, emulated_graphs: Recorder) -> None:
     layer, plain = layers
     x = features(0, grad=False)
     with torch.no_grad():
@@ -363,9 +358,7 @@ def test_layers_that_replay_inside_recordings_of_users(
     assert emulated_graphs.count == count
 
 
-def test_what_cannot_be_recorded_is_named(
-    layers: tuple[RGCN, RGCN], graph: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_calls_that_read_are_named(layers: tuple[RGCN, RGCN], graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = layers[0]
     eager = layer._eager  # pyright: ignore[reportPrivateUsage]
 

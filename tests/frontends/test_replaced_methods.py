@@ -137,16 +137,22 @@ MORE: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.* runs uncompiled")
-@pytest.mark.parametrize("layer", PARTS)
-def test_forwards_of_parts(layer: str) -> None:
-    """Profilers and quantizers set them, on the layer's Linear for example."""
+def _called(layer: str) -> tuple[Any, Any, Any]:
+    """A layer, its compiled copy, and the arguments of the call that both have had."""
     torch.manual_seed(0)
     original = (LAYERS[layer][0] if layer in LAYERS else MORE[layer])().double()
     fast = dacergnn.optimize(copy.deepcopy(original))
     x = torch.randn(N, F, dtype=torch.float64)
     args = ({"a": x}, {("a", "r", "a"): EDGES}) if layer == "HGTConv" else (x, EDGES)
     torch.testing.assert_close(fast(*args), original(*args))
+    return original, fast, args
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled")
+@pytest.mark.parametrize("layer", PARTS)
+def test_forwards_of_parts(layer: str) -> None:
+    """Profilers and quantizers set them, on the layer's Linear for example."""
+    original, fast, args = _called(layer)
     for module in (fast, original):
         _on_the_layer(module.get_submodule(PARTS[layer]), "forward")
     torch.testing.assert_close(fast(*args), original(*args))
@@ -155,12 +161,7 @@ def test_forwards_of_parts(layer: str) -> None:
 @pytest.mark.filterwarnings("ignore:.* runs uncompiled")
 @pytest.mark.parametrize("layer", ["SAGEConv", "GATConv", "HGTConv", "EdgeConv"])
 def test_forwards_of_classes_of_parts(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    original = (LAYERS[layer][0] if layer in LAYERS else MORE[layer])().double()
-    fast = dacergnn.optimize(copy.deepcopy(original))
-    x = torch.randn(N, F, dtype=torch.float64)
-    args = ({"a": x}, {("a", "r", "a"): EDGES}) if layer == "HGTConv" else (x, EDGES)
-    torch.testing.assert_close(fast(*args), original(*args))
+    original, fast, args = _called(layer)
     _in(type(original.get_submodule(PARTS[layer])), "forward", monkeypatch)
     torch.testing.assert_close(fast(*args), original(*args))
     monkeypatch.undo()
