@@ -229,7 +229,7 @@ def handled_class(module: nn.Module, names: Container[str], *, around: str | Non
     own = {name for cls in classes[: classes.index(kind)] for name, _ in methods(cls)}
     set_on_it = {n for n, value in vars(module).items() if n != around and not is_method(type(module), value)}
     replaced = any(f.__globals__ is not vars(sys.modules[b.__module__]) for b in bases for _, f in methods(b))
-    replaced |= not all(_is_library(f) for b in bases for _, f in helpers(b))
+    replaced |= not all(_is_own_helper(name, f) for b in bases for name, f in helpers(b))
     return None if replaced or library & (own | set_on_it) else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -251,13 +251,23 @@ def methods(cls: type) -> list[tuple[str, FunctionType]]:
     return [(name, f) for name, f in found if not str(f.__globals__.get("__name__")).endswith(_GENERATED)]
 
 
-def helpers(cls: type) -> list[tuple[str, FunctionType]]:
-    """Returns the functions that the methods of a class of a graph library find among the names of their module."""
+def helpers(cls: type) -> list[tuple[str, Callable[..., Any]]]:
+    """Returns the callables that the methods of a class of a graph library find among the names of their module.
+
+    Classes are not among them.
+    """
     if cls.__module__.partition(".")[0] not in GRAPH_LIBRARIES:
         return []
     known = vars(sys.modules[cls.__module__])
     names = dict.fromkeys(name for _, function in methods(cls) for name in function.__code__.co_names)
-    return [(name, known[name]) for name in names if isinstance(known.get(name), FunctionType)]
+    return [(n, known[n]) for n in names if callable(known.get(n)) and not isinstance(known[n], type)]
+
+
+def _is_own_helper(name: str, helper: object) -> bool:
+    """Returns whether a graph library has given its function this name; torch's may stand there by a user's will."""
+    if not isinstance(helper, FunctionType) or helper.__name__ != name:
+        return False
+    return str(helper.__globals__.get("__name__")).partition(".")[0] in GRAPH_LIBRARIES
 
 
 def _is_library(function: FunctionType) -> bool:

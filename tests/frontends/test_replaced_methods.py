@@ -168,12 +168,25 @@ def test_forwards_of_classes_of_parts(layer: str, monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(fast(*args), original(*args))
 
 
+class CallableObject:
+    """Calls a function."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
 HELPERS = {"SAGEConv": "spmm", "GATConv": "softmax", "Derived": "gcn_norm", "GraphConv of DGL": "expand_as_pair"}
 
 
 @pytest.mark.filterwarnings("ignore:.* runs uncompiled", "ignore:optimize found nothing to replace")
+@pytest.mark.parametrize(
+    "form", [lambda f: f, functools.partial, CallableObject], ids=["function", "partial", "object"]
+)
 @pytest.mark.parametrize("layer", HELPERS)
-def test_functions_of_the_library(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_of_the_library(layer: str, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions that methods find in their module, replaced there before the layer is optimized or afterwards."""
     torch.manual_seed(0)
     original = LAYERS[layer][0]().double()
@@ -186,8 +199,25 @@ def test_functions_of_the_library(layer: str, monkeypatch: pytest.MonkeyPatch) -
         result = inner(*args, **kwargs)
         return (result[0], 3 * result[1]) if isinstance(result, tuple) else 3 * result
 
-    monkeypatch.setattr(home, HELPERS[layer], replaced)
+    monkeypatch.setattr(home, HELPERS[layer], form(replaced))
     for fast in (before, dacergnn.optimize(copy.deepcopy(original))):
         _compare(original, fast, layer)
     monkeypatch.undo()
     _compare(original, before, layer)
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled")
+def test_a_function_of_torch_in_place_of_the_librarys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's softmax over the features of an edge is no softmax over the edges of a node."""
+    torch.manual_seed(0)
+    original = pyg.GATConv(F, 4, heads=3, add_self_loops=False).double()
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    x = torch.randn(N, F, dtype=torch.float64)
+    torch.testing.assert_close(fast(x, EDGES), original(x, EDGES))
+    home = sys.modules[pyg.GATConv.__module__]
+    monkeypatch.setattr(home, "softmax", nn.functional.softmax)
+    with pytest.raises(TypeError) as expected:
+        original(x, EDGES)
+    with pytest.raises(TypeError) as found:
+        fast(x, EDGES)
+    assert str(found.value) == str(expected.value)
