@@ -1,4 +1,4 @@
-"""What every test runs under: two threads, a kept build cache, real graphs if at hand, strict DaCe."""
+"""What every test runs under: two threads, one beside others, a kept build cache, real graphs if at hand, strict DaCe."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _WORTH_A_REPORT = 60.0
 INTERPRETED = ("compatibility", "frontends", "fuzz", "layerwise", "modules", "parity")
 
 # Before torch or dace are imported: both read their environment then.
-# With several worker processes one thread each, or they wait for each other at every barrier.
-os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
+# With several worker processes one thread each, or they wait for each other at every barrier; they inherit the two of
+# the process that starts them.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("DACERGNN_QUIET", "1")
 # Many tests start other Pythons, each of which would compile the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -37,7 +40,8 @@ from dacergnn.modules.compiled import compiled_program  # noqa: E402
 from dacergnn.runtime.pool import POOL  # noqa: E402
 from tests.support import interpreted, nvcc  # noqa: E402
 
-torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+THREADS = int(os.environ["OMP_NUM_THREADS"])
+torch.set_num_threads(THREADS)
 # Otherwise an exception inside a transformation's can_be_applied counts as "does not match".
 dace.Config.set("optimizer", "match_exception", value=True)
 # Folders that DaCe would make in the working directory.
@@ -102,6 +106,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     compiled = folder not in INTERPRETED or item.get_closest_marker("compiled") is not None
     interpreted.set_default("cpu" if compiled else os.environ.get("DACERGNN_TEST_TARGET", "interpreted"))
     result = yield
+    if torch.get_num_threads() != THREADS:  # commands set it for their measurements
+        torch.set_num_threads(THREADS)
     if nextitem is None or nextitem.path != item.path:  # programs of a file hold their libraries, graphs and buffers
         compiled_program.cache_clear()
         POOL.clear()

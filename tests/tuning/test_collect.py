@@ -29,7 +29,8 @@ from dacergnn.tuning.programs import random_layer
 from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.written import read, written
 
-TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"))
+TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)
+"""One thread, as all tests beside others: two processes of two threads on two cores wait at every barrier."""
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_changed_programs_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_small")
 def test_slow_ones_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
-    settings = CollectSettings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9)
+    settings = CollectSettings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9, threads=1)
     assert list(Collector(settings, path, {}).run()) == [(0, 0)]
     assert sum("too_slow" in row for row in load(path)) == 2
     assert list(Collector(settings, path, {}).run()) == [(0, 0)]
@@ -174,7 +175,7 @@ def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(collect.SIZES, "large ", (500, 600))
     monkeypatch.setattr(collect, "_LARGE_BUDGET_S", 0.0)
     path = tmp_path / "samples.jsonl"
-    settings = CollectSettings(range(2), "common", 8, 8, 1, 0, 0.4, 0.3, 9, 0.05)
+    settings = CollectSettings(range(2), "common", 8, 8, 1, 0, 0.4, 0.3, 9, 0.05, threads=1)
     assert sum(count for _, count in Collector(settings, path, {}).run()) > 4
     rows = load(path)
     edges = {row["graph"]: row["facts"]["rows"]["E"] for row in rows if "facts" in row}
@@ -200,9 +201,11 @@ def test_settings_are_checked(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("_small")
-def test_command(tmp_path: Path) -> None:
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dacergnn.cli.tune.environment", dict)  # its threads are those before each command
     path = tmp_path / "samples.jsonl"
     options = ["--layers", "1", "--graphs", "1", "--pool", "1", "--builds", "1", "--repeat", "2", "--limit", "inf"]
+    options += ["--threads", "1"]
     result = CliRunner().invoke(main, ["tune", "collect", "--out", str(path), *options, "--build-only"])
     assert result.exit_code == 0, result.output
     assert samples(load(path)) == []
