@@ -1,4 +1,4 @@
-"""What every test runs under: two threads, one beside others, a kept build cache, real graphs if at hand, strict DaCe."""
+"""What every test runs under: two threads (one beside others), a kept build cache, real graphs, strict DaCe."""
 
 from __future__ import annotations
 
