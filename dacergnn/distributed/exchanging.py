@@ -74,9 +74,11 @@ class OwnNodes(ExchangingGraph):
         graph, edges, _ = self._written
         return graph.to_canonical(edges(values))
 
-    def agree(self, text: str) -> None:
-        if not equal_everywhere(zlib.crc32(text.encode()), self.exchange.group):
-            raise DistributedError(f"this process calls {text}, but another one does not; call the same in all.")
+    def agree(self, key: str, text: str) -> None:
+        if not equal_everywhere(zlib.crc32(key.encode()), self.exchange.group):
+            raise DistributedError(
+                f"this process calls {text}, but another one does not, or its layer has other sizes; call the same in all."
+            )
 
     @property
     def written(self) -> HeteroGraph:

@@ -13,12 +13,17 @@ import torch
 from dacergnn.runtime.cuda_device import on_this_stream
 
 _Result = TypeVar("_Result")
+_DEEPEST = 64
+"""Number of threads: as many operators may wait for each other, or be differentiated at once."""
 
 
 @cache
 def _worker(_process: int) -> ThreadPoolExecutor:
-    """Returns a thread beside the calling one; each process has its own, since a fork copies no other threads."""
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="dacergnn")
+    """Returns threads beside the calling one; each process has its own, since a fork copies no other threads.
+
+    A thread is made only where all others are at work: a layer inside of a layer differentiates in a further one.
+    """
+    return ThreadPoolExecutor(max_workers=_DEEPEST, thread_name_prefix="dacergnn")
 
 
 def beside(function: Callable[[], _Result], device: torch.device) -> _Result:

@@ -75,8 +75,8 @@ class ExchangingGraph(HeteroGraph, ABC):
         return self.num_own if space == "NS" else super().size(space)
 
     @abstractmethod
-    def agree(self, text: str) -> None:
-        """Raises DistributedError unless all processes call this with the same text."""
+    def agree(self, key: str, text: str) -> None:
+        """Raises DistributedError unless all processes call this with the same key; ``text`` tells users what it is."""
 
     def addresses(self, names: Sequence[str]) -> tuple[list[int], Encodings]:
         raise DistributedError("kernels cannot run on a graph whose sources are elsewhere; pass it to layers.")
@@ -180,7 +180,8 @@ class Exchanged:
             DistributedError: Another process calls another program, or needs other gradients.
         """
         ways = [self._by_rows(wanted), *self._by_values(wanted), *self._by_sums(wanted)]
-        self.graph.agree(f"{self.program.title} with gradients of {', '.join(sorted(wanted)) or 'nothing'}")
+        names = ", ".join(sorted(wanted)) or "nothing"
+        self.graph.agree(f"{self.program.key} {names}", f"{self.program.title} with gradients of {names}")
         return min(ways, key=lambda way: way.bytes)
 
     @property

@@ -156,6 +156,7 @@ def refused(graph: HeteroGraph, x: Tensor) -> dict[str, str]:
     """Returns what is said about calls that cannot be."""
     layer, found = RGCN(WIDE, NARROW, RELATIONS), dict[str, str]()
     other = RGCN(WIDE, NARROW + 1, RELATIONS)  # a program that has not run before
+    wider = RGCN(WIDE, NARROW + 2 + (dist.get_rank() == 0), RELATIONS)
     calls: dict[str, Callable[[], Any]] = {
         "rows": lambda: layer(x[1:], graph),
         "sparse": lambda: layer(x.to_sparse(), graph),
@@ -163,6 +164,7 @@ def refused(graph: HeteroGraph, x: Tensor) -> dict[str, str]:
         "degrees": graph.symmetric_weights,
         "numbers": lambda: graph.index("E", "src"),
         "kernels": lambda: graph.addresses(["ptr_E_dst"]),
+        "widths": lambda: wider(x, graph),
         "gradients": lambda: other(x.clone().requires_grad_(dist.get_rank() == 0), graph),
     }
     for name, call in calls.items():

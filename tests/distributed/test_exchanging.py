@@ -69,6 +69,7 @@ def test_calls_that_cannot_be_exchanged_are_refused(found: dict[str, Any]) -> No
     assert "compute weights on the whole graph" in errors["degrees"]
     assert "has numbers of other processes' nodes" in errors["numbers"]
     assert "pass it to layers" in errors["kernels"]
+    assert errors["widths"].startswith("this process calls RGCN with gradients of W, bias, root, but another one")
     assert errors["gradients"].startswith("this process calls RGCN with gradients of W, bias, root, x, but another one")
 
 
