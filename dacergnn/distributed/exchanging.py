@@ -77,7 +77,8 @@ class OwnNodes(ExchangingGraph):
     def agree(self, key: str, text: str) -> None:
         if not equal_everywhere(zlib.crc32(key.encode()), self.exchange.group):
             raise DistributedError(
-                f"this process calls {text}, but another one does not, or its layer has other sizes; call the same in all."
+                f"this process calls {text}, but another one does not, or its layer has other sizes; call the same "
+                "in all."
             )
 
     @property

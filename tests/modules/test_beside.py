@@ -18,4 +18,5 @@ def test_what_runs_beside_may_run_something_beside() -> None:
     thread = threading.Thread(target=outer, daemon=True)
     thread.start()
     thread.join(timeout=60)
-    assert found and found[0] != thread.ident
+    assert found
+    assert found[0] != thread.ident
