@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, Unsupp
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
 from dacergnn.frontends.frontend import GRAPH_LIBRARIES, has_foreign_methods
 from dacergnn.frontends.linear import has_hooks
+from dacergnn.modules.buffers import buffers_kept
 from dacergnn.modules.core import Core
 from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.graphs import GraphCache
@@ -127,7 +127,7 @@ class LayerCore(Core):
         try:
             if frontend is not None:
                 self._check_hooks(frontend)
-                with _buffers_kept(original):
+                with buffers_kept(original):  # parametrizations such as spectral norm write where one reads
                     return FrontendRunner(self, frontend(original))
         except UnsupportedLayerError as reason:
             self.refused = reason
@@ -159,16 +159,3 @@ def _is_replaced(cls: type) -> bool:
     home = next(c for c in cls.__mro__ if "forward" in vars(c))
     library = home is not nn.Module and home.__module__.partition(".")[0] in (*GRAPH_LIBRARIES, "torch")
     return library and has_foreign_methods(home)
-
-
-@contextmanager
-def _buffers_kept(module: nn.Module) -> Generator[None]:
-    """Restores buffers that are written to within: parametrizations such as spectral norm do so where one reads."""
-    before = [(b, b._version, b.clone()) for b in module.buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, version, value in before:
-                if buffer._version != version:
-                    buffer.copy_(value)

@@ -20,6 +20,7 @@ from dacergnn.frontends.symbolic.edges import EdgeSet, Form
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
+from dacergnn.modules.buffers import Buffers
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
@@ -191,13 +192,10 @@ def _as_before(module: nn.Module) -> Generator[None]:
         return
     device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
     state = random_state(device)
-    buffers = [(b, b.clone()) for b in module.buffers()]
+    buffers = Buffers(module)
     try:
         yield
     except (DacergnnError, *FAILURES):
         set_random_state(device, state)
-        with torch.no_grad():
-            for buffer, before in buffers:
-                if not torch.equal(buffer, before):  # a backward may need the others unwritten
-                    buffer.copy_(before)
+        buffers.restore()
         raise

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import DacergnnError
 from dacergnn.modules.ahead import ahead
+from dacergnn.modules.buffers import buffers_kept
 from dacergnn.modules.compiled_parts import ANOTHER, UNTOUCHED, compiled_parts
 from dacergnn.modules.graph_forward import compiled_forwards
 
@@ -41,7 +42,7 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     inputs = (*tree_leaves((args, kwargs)), *module.parameters())
     devices = {t.device.index for t in inputs if isinstance(t, Tensor) and t.is_cuda}
     try:
-        with torch.random.fork_rng([*devices]), _buffers_kept(module), ahead():
+        with torch.random.fork_rng([*devices]), buffers_kept(module), ahead():
             model(*args, **kwargs)
             with _evaluating(module), torch.no_grad():
                 model(*args, **kwargs)
@@ -51,17 +52,6 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         for inner in module.modules():
             for runner in compiled_forwards(inner):
                 runner.forget_calls()
-
-
-@contextmanager
-def _buffers_kept(module: nn.Module) -> Generator[None]:
-    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in before:
-                buffer.copy_(value)
 
 
 @contextmanager
