@@ -140,12 +140,12 @@ class EncodedGraphs:
         self._key, self._graphs = key, graphs
 
     def __reduce__(self) -> tuple[Any, ...]:
-        keys = [(item.owner, item.tensors, item.sizes) for item in self._graphs]
+        keys = [(item.owner, item.tensors, item.sizes, item.is_numbered) for item in self._graphs]
         return _receive, (self._key, keys, PackedGraphs.of([item.graph for item in self._graphs]))
 
 
 def _receive(
-    key: tuple[int, int], keys: list[tuple[object, tuple[Tensor, ...], tuple[object, ...]]], packed: PackedGraphs
+    key: tuple[int, int], keys: list[tuple[object, tuple[Tensor, ...], tuple[object, ...], bool]], packed: PackedGraphs
 ) -> EncodedGraphs:
     graphs = [EncodedGraph(*own, graph) for own, graph in zip(keys, packed.graphs(), strict=True)]
     encoder = _LIVE.get(key)

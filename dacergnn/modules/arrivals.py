@@ -1,4 +1,4 @@
-"""Finds graphs that another process has encoded, by the edge tensors that came with them or by a checksum."""
+"""Finds graphs that another process has encoded, by the edge tensors that came with them or by their numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dacergnn.frontends.dgl.stand_in import is_graph
@@ -20,6 +21,8 @@ _local = threading.local()
 _arrived: dict[int, list[Arrival]] = {}
 _numbered: weakref.WeakValueDictionary[tuple[object, tuple[object, ...]], HeteroGraph] = weakref.WeakValueDictionary()
 """Graphs of DGL by owner and sizes; the last size is a checksum of the edges."""
+_numbers: weakref.WeakKeyDictionary[HeteroGraph, Tensor] = weakref.WeakKeyDictionary()
+"""The edges and types of these graphs, which are compared with those of a call."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,15 @@ class EncodedGraph:
 
     Args:
         owner: The owner that `GraphCache.find` takes.
-        tensors: The tensors that hold the edges; none for a graph of DGL.
+        tensors: The tensors that hold the edges; for a graph of DGL, one with the numbers of its edges and types.
         sizes: The rest of the key; for a graph of DGL, the checksum comes last.
+        is_numbered: Whether it is a graph of DGL.
     """
 
     owner: object
     tensors: tuple[Tensor, ...]
     sizes: tuple[object, ...]
+    is_numbered: bool
     graph: HeteroGraph
 
 
@@ -63,8 +68,9 @@ class Arrival:
 def arrive(graphs: Sequence[EncodedGraph]) -> None:
     """Lets layers find graphs while their edge tensors exist; for graphs of DGL, while the encoded graphs exist."""
     for item in graphs:
-        if not item.tensors:
+        if item.is_numbered:
             _numbered[item.owner, item.sizes] = item.graph
+            (_numbers[item.graph],) = item.tensors
             continue
         first = id(item.tensors[0])
         references = [weakref.ref(t) for t in item.tensors]
@@ -75,9 +81,11 @@ def arrive(graphs: Sequence[EncodedGraph]) -> None:
 
 def arrived(owner: object, key: GraphKey) -> HeteroGraph | None:
     """Returns the graph that arrived for a layer, if there is one."""
-    numbers = _checksum(key) if _numbered else None
+    numbers = _numbers_of(key) if _numbered else None
     if numbers is not None:
-        return _numbered.get((owner, (*key[1], numbers)))
+        summed, vectors = numbers
+        graph = _numbered.get((owner, (*key[1], summed)))
+        return graph if graph is not None and torch.equal(_numbers[graph], torch.cat(vectors)) else None
     arrivals = _arrived.get(id(key[0][0])) if _arrived and key[0] else None
     return next((a.graph for a in arrivals if a.is_of(owner, key)), None) if arrivals else None
 
@@ -102,21 +110,24 @@ def collect(owner: object, key: GraphKey, graph: HeteroGraph) -> None:
     graphs = is_collecting()
     if graphs is None:
         return
-    tensors, numbers = tuple([t for t in key[0] if isinstance(t, Tensor)]), _checksum(key)
+    tensors, numbers = tuple([t for t in key[0] if isinstance(t, Tensor)]), _numbers_of(key)
     if numbers is not None:
-        graphs.append(EncodedGraph(owner, (), (*key[1], numbers), graph))
+        summed, vectors = numbers
+        graphs.append(EncodedGraph(owner, (torch.cat(vectors),), (*key[1], summed), True, graph))
     elif len(tensors) == len(key[0]) > 0:
-        graphs.append(EncodedGraph(owner, tensors, key[1], graph))
+        graphs.append(EncodedGraph(owner, tensors, key[1], False, graph))
 
 
-def _checksum(key: GraphKey) -> int | None:
-    """Returns a checksum of the edges and types in a key with a graph of DGL; None for other keys.
+def _numbers_of(key: GraphKey) -> tuple[int, list[Tensor]] | None:
+    """Returns the edges and types in a key with a graph of DGL, and their checksum; None for other keys.
 
-    It replaces the identity of the graph: a heterograph returns a new object for a relation at each access, and anyone
+    They replace the identity of the graph: a heterograph returns a new object for a relation at each access, and anyone
     may write to the memory of edges. Graphs on devices have none.
     """
     graph: Any = key[0][0] if key[0] else None
     types = [t for t in key[0][1:] if isinstance(t, Tensor)]
     if not is_graph(graph) or len(types) != len(key[0]) - 1:
         return None
-    return checksum([*graph.edges(order="eid"), *types])
+    vectors = [*graph.edges(order="eid"), *types]
+    summed = checksum(vectors)
+    return None if summed is None else (summed, vectors)

@@ -17,6 +17,7 @@ import dacergnn
 import dacergnn.loader as loader_module
 from dacergnn.errors import ArrayError
 from dacergnn.loader import Encoded
+from dacergnn.modules import arrivals
 from dacergnn.modules.arrivals import _numbered, collecting
 from dacergnn.modules.layer import core_of
 from tests.support.encodings import assert_same_step, count_encodings
@@ -192,7 +193,10 @@ CHANGES: dict[Callable[[Any], None], bool] = {add: True, exchange: True, write: 
 """Tells what is done to a graph, and whether it is another one then."""
 
 
-def test_graphs_that_have_changed_are_not_found() -> None:
+@pytest.mark.parametrize("alike", [False, True], ids=["checksums", "equal-checksums"])
+def test_graphs_that_have_changed_are_not_found(alike: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if alike:
+        monkeypatch.setattr(arrivals, "checksum", lambda vectors: 7)
     model, original = compiled(lambda: OneType([dglnn.RelGraphConv(K, K, R, regularizer="basis", num_bases=2)], "type"))
     sampler = Encoded(model, call).sampler(Subgraphs())
     graphs, found = core_of(model.convs[0]).graphs, dict[Any, bool]()  # type: ignore[index, arg-type]
