@@ -23,7 +23,7 @@ from dacergnn.modules import sdfg_files
 from dacergnn.modules.ahead import started, zeros_of
 from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.building import Turns, building
-from dacergnn.modules.contest import Contest, Runner
+from dacergnn.modules.contest import Contest, Runner, searching
 from dacergnn.modules.cuts import Cuts
 from dacergnn.modules.exchanged import Exchanged, ExchangingGraph
 from dacergnn.modules.memory_limit import Division, MemoryLimit
@@ -155,9 +155,9 @@ class CompiledProgram(PlannedProgram):
         from dacergnn.tuning.tuned import promising  # imported only where programs are tuned
 
         wrt, made = [*default.program.wrt], list[Variant]()
-        options: Any = {"shared": self.shared, "guard": building}
+        options: Any = {"shared": self.shared, "guard": searching}
         for compilation in promising(self.sdfg, wrt, self.config, self.index_type, graph, **options):
-            with building():
+            with searching():
                 program = self._lower(compilation, tuned=True)
             self._build_parts(program)
             made.append(self._loaded(program))

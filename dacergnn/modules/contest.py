@@ -1,15 +1,18 @@
 """Races builds of a program in the calls of its user: the default build against those that a model likes better.
 
-Calls run the builds in turns. A build replaces the default if it is faster by more than two standard errors over at
-least `LEAST` rounds; otherwise the default stays. No call is made for the sake of the race.
+Calls on one graph run the builds in turns. A build replaces the default if it is faster by more than two standard
+errors over at least `LEAST` rounds; otherwise the default stays. No call is made for the sake of the race. A race ends
+without a winner when its graph is gone, so that batches, each of which is another graph, start none.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Generic, TypeVar
@@ -17,10 +20,11 @@ from typing import Generic, TypeVar
 import torch
 
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.building import building
 
 Build = TypeVar("Build")
 WORTH_S = 1.0
-"""Seconds that the calls of a build take in all before others are searched for."""
+"""Seconds that the calls of a build on one graph take in all before others are searched for."""
 LEAST, MOST = 20, 60
 """Rounds after which a build may win, and after which the default stays."""
 EARLY = 6
@@ -30,6 +34,25 @@ UNTIMED = 2
 INTERRUPTED = 2.0
 """A run that takes longer than so many times the median has been interrupted, and counts as the median."""
 log = logging.getLogger("dacergnn.tuning")
+_leaving = threading.Event()
+_searches: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+@contextmanager
+def searching() -> Generator[None]:
+    """Lets a search work on SDFGs; if the interpreter exits, the thread of the search ends here."""
+    with building():
+        if _leaving.is_set():
+            raise SystemExit
+        yield
+
+
+@atexit.register
+def _end_searches() -> None:
+    """Waits for the step that searches are at: a thread that Python stops inside C++ ends the process with an error."""
+    _leaving.set()
+    for thread in [*_searches]:
+        thread.join()
 
 
 @dataclass
@@ -70,7 +93,7 @@ class Contest(Generic[Build]):
     Args:
         name: The name of the program, for messages.
         default: The build that calls begin with.
-        search: Returns other builds for a graph; it runs in a thread of its own.
+        search: Returns other builds for a graph; it runs in a thread of its own, each step within `searching`.
         settle: Called once with the build that all later calls run.
     """
 
@@ -83,7 +106,7 @@ class Contest(Generic[Build]):
     ) -> None:
         self.name, self.default, self._search, self._settle = name, default, search, settle
         self.is_over = False
-        self._spent = 0.0
+        self._spent: weakref.WeakKeyDictionary[HeteroGraph, float] = weakref.WeakKeyDictionary()
         self._searching = False
         self._runners: list[Runner[Build]] = []
         self._graph: Callable[[], HeteroGraph | None] = lambda: None
@@ -108,8 +131,8 @@ class Contest(Generic[Build]):
             return
         with self._lock:
             if runner is None:
-                self._spent += seconds
-                if self._spent > WORTH_S and not self._searching:
+                self._spent[graph] = self._spent.get(graph, 0.0) + seconds
+                if self._spent[graph] > WORTH_S and not self._searching:
                     self._start(graph)
             else:
                 runner.note(seconds)
@@ -117,8 +140,10 @@ class Contest(Generic[Build]):
 
     def _start(self, graph: HeteroGraph) -> None:
         self._searching = True
-        self._graph = weakref.ref(graph)
-        threading.Thread(target=self._find, args=(graph,), name="dacergnn-search", daemon=True).start()
+        self._graph = weakref.ref(graph, self._abandon)
+        thread = threading.Thread(target=self._find, args=(graph,), name="dacergnn-search", daemon=True)
+        _searches.add(thread)
+        thread.start()
 
     def _find(self, graph: HeteroGraph) -> None:
         others: Sequence[Build] = ()
@@ -132,6 +157,14 @@ class Contest(Generic[Build]):
                 self._runners = [Runner(self.default), *map(Runner[Build], others)]
             else:
                 self._end(self.default)
+
+    def _abandon(self, _graph: object) -> None:
+        """Ends a race whose graph is gone; that of another graph may follow.
+
+        The garbage collector may call this while this very thread holds the lock, so that it does without.
+        """
+        if self._runners:
+            self._runners, self._searching = [], False
 
     def _judge(self) -> None:
         """Ends the race if it is decided, after the last call of a round."""

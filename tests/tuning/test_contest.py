@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -135,6 +138,51 @@ def test_a_search_that_fails_leaves_the_default(caplog: pytest.LogCaptureFixture
     wait_for(lambda: bool(ended))
     assert ended == [default]
     assert "no other plans for layer: no room" in caplog.text
+
+
+def test_a_race_ends_with_its_graph_and_another_may_follow() -> None:
+    calls = Calls({"default": 1.0, "better": 0.5})
+    calls.until_the_race()
+    assert calls.contest.take(calls.graph)[1] is not None
+    calls.graph = graph()
+    gc.collect()
+    assert not calls.contest._runners  # pyright: ignore[reportPrivateUsage]
+    calls.until_the_race()
+    while not calls.ended:
+        calls.call()
+    assert calls.ended == ["better"]
+
+
+def test_batches_start_no_race() -> None:
+    calls = Calls({"default": contest.WORTH_S / 2, "better": 0.1})
+    for _ in range(20):
+        calls.call(graph())
+    assert not calls.contest._searching  # pyright: ignore[reportPrivateUsage]
+
+
+def test_an_exit_waits_for_a_step_of_a_search() -> None:
+    code = """
+import threading, time
+from dacergnn import HeteroGraph
+from dacergnn.modules.contest import WORTH_S, Contest, searching
+import torch
+
+loop = torch.zeros(2, 1, dtype=torch.int64)
+graph, begun = HeteroGraph.from_arrays(loop, loop[0], num_nodes=1), threading.Event()
+
+def search(graph):
+    for step in range(3):
+        with searching():
+            begun.set()
+            time.sleep(0.5)
+            print("step", step, flush=True)
+    return []
+
+Contest("layer", None, search, print).note(None, 2 * WORTH_S, graph)
+begun.wait()
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "step 0\n", "")
 
 
 def test_interruptions_do_not_count() -> None:
