@@ -1,4 +1,4 @@
-"""Threads of loops that find no memory make the call fail."""
+"""Memory of the threads of loops: calls fail without it, and take no more of it than rows with products need."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from pathlib import Path
 from dacergnn.native.build import compiler_command, include_options, own_flags
 
 
-def test_a_thread_without_memory(tmp_path: Path) -> None:
-    program = tmp_path / "no_memory"
+def printed(folder: Path, source: str) -> str:
+    """Returns what a program in C++ prints."""
     flags = [flag for flag in own_flags() if flag != "-shared"]
-    source = Path(__file__).parent / "no_memory.cpp"
-    subprocess.run([*compiler_command(), *flags, *include_options(), str(source), "-o", str(program)], check=True)
-    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "no memory\n"
+    command = [*compiler_command(), *flags, *include_options(), str(Path(__file__).parent / source)]
+    subprocess.run([*command, "-o", str(folder / "program")], check=True)
+    return subprocess.run([folder / "program"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_thread_without_memory(tmp_path: Path) -> None:
+    assert printed(tmp_path, "no_memory.cpp") == "no memory\n"
+
+
+def test_rows_without_products_take_no_scratch_memory(tmp_path: Path) -> None:
+    """All sums of the 100,000 rows would take 6.4 MB."""
+    assert int(printed(tmp_path, "scratch_of_rows.cpp")) < 100_000

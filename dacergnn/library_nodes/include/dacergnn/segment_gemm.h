@@ -114,7 +114,7 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
     const int64_t total = types > 0 ? static_cast<int64_t>(ptr[types]) - static_cast<int64_t>(ptr[0]) : 0;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
     int64_t blocks = 1;
-    if (targets > 0 && total * row_work + y_rows * (H * C) / 16 >= kSerialWork) {
+    if (targets > 0 && total * row_work + targets * (H * C) / 16 >= kSerialWork) {
         // A block meets every type: few blocks, so that enough rows share a weight.
         const int64_t threads = thread_count(), rows_per_type = total / std::max<int64_t>(types, 1);
         blocks = std::min(targets, std::clamp(rows_per_type / 64, 4 * threads, 8 * threads));
@@ -123,17 +123,29 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
     static constexpr I none[1] = {};
     if (blocks > 32) weight.copy_all(types);  // fewer blocks copy them into near caches
     const I* const cut = targets > 0 ? scatter_ptr : none;
-    run_ranges(cut, targets, blocks, blocks == 1, [=](int64_t begin, int64_t end, int64_t b) mutable {
-        const int64_t last = b + 1 == blocks ? y_rows : end;
-        T* totals;  // the sums of the targets begin..last
+    const auto begin_rows = [=](int64_t begin, int64_t end) {  // returns their sums
+        T* totals;
         if constexpr (kRounded)
-            totals = scratch<gemm::FinishedRows, T>((last - begin) * (H * C));
+            totals = scratch<gemm::FinishedRows, T>((end - begin) * (H * C));
         else
             totals = Y + begin * (H * C);
         if (start == nullptr)
-            std::fill(totals, totals + (last - begin) * (H * C), T(0));
+            std::fill(totals, totals + (end - begin) * (H * C), T(0));
         else if (static_cast<const void*>(start + begin * (H * C)) != totals)
-            std::copy(start + begin * (H * C), start + last * (H * C), totals);
+            std::copy(start + begin * (H * C), start + end * (H * C), totals);
+        return totals;
+    };
+    const auto finish_row = [=](int64_t row, T* sum) {
+        finish(row, sum);
+        if constexpr (kRounded) write_row<H * C>(Y + row * (H * C), sum, false);
+    };
+    if (targets < y_rows)  // rows without products: all threads share them, and none holds sums of many
+        parallel_for(y_rows - targets, H * C, [=](int64_t i) {
+            const int64_t row = targets + i;
+            finish_row(row, begin_rows(row, row + 1));
+        });
+    run_ranges(cut, targets, blocks, blocks == 1, [=](int64_t begin, int64_t end, int64_t) mutable {
+        T* const totals = begin_rows(begin, end);
         const F* x[G];
         T* y[G];
         Lines upcoming;
@@ -192,11 +204,7 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
             }
             flush();
         }
-        for (int64_t row = begin; row < last; ++row) {
-            T* const sum = totals + (row - begin) * (H * C);
-            finish(row, sum);
-            if constexpr (kRounded) write_row<H * C>(Y + row * (H * C), sum, false);
-        }
+        for (int64_t row = begin; row < end; ++row) finish_row(row, totals + (row - begin) * (H * C));
     }, std::max<int64_t>(1, depth / 16));
 }
 
