@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
+from dacergnn.frontends.dgl import hooks  # noqa: E402
 from dacergnn.modules.graph_forward import compile_forward, compiled_forwards  # noqa: E402
 from tests.frontends.dgl_forward import NODES, hetero_graph, small_graph  # noqa: E402
 
@@ -158,6 +159,22 @@ def test_reducers_of_recurrent_layers() -> None:
     compile_forward(layer)
     with pytest.warns(UserWarning, match=r"SAGEConv runs uncompiled: shape of nodes.mailbox has no form in a program"):
         torch.testing.assert_close(layer(g, x), expected)
+
+
+def test_other_releases_of_dgl_run_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def summing(g: Any, x: Tensor) -> Tensor:
+        g.ndata["h"] = x
+        g.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
+        return g.ndata["out"]
+
+    monkeypatch.setattr(hooks, "_installed", [])
+    monkeypatch.setattr(dgl, "__version__", "2.1.0")
+    g, x = small_graph(), torch.randn(NODES, 3)
+    layer = compile_forward(Layer(summing))
+    with pytest.warns(
+        UserWarning, match=r"Layer runs uncompiled: DGL 2\.1\.0 cannot be recorded; install DGL 1\.1\.3\."
+    ):
+        torch.testing.assert_close(layer(g, x), Layer(summing)(g, x))
 
 
 def test_silent_fallback() -> None:

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl import operators, udf
 from dacergnn.frontends.dgl.recorder import recording
 from dacergnn.frontends.symbolic.callers import LIBRARIES
@@ -33,15 +34,24 @@ _HOOKS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("dgl.core", "invoke_edge_udf", udf.edge_function),
     ("dgl.core", "invoke_udf_reduce", udf.reduce_function),
 )
+VERSION = "1.1"
+"""The release of DGL that has these functions, with these arguments."""
 _lock = threading.Lock()
 _installed: list[bool] = []
 
 
 def install() -> None:
-    """Replaces the functions, unless that has been done."""
+    """Replaces the functions, unless that has been done.
+
+    Raises:
+        UnsupportedCallError: It is another release of DGL, whose inner functions may mean other things.
+    """
     with _lock:
         if not _installed:
-            folder = Path(import_module("dgl").__path__[0])
+            dgl: Any = import_module("dgl")
+            if not dgl.__version__.startswith(f"{VERSION}."):
+                raise UnsupportedCallError(f"DGL {dgl.__version__} cannot be recorded; install DGL {VERSION}.3.")
+            folder = Path(dgl.__path__[0])
             LIBRARIES.extend(str(part) for part in folder.iterdir() if part.name != "nn")
             for module, name, recorded in _HOOKS:
                 _install(import_module(module), name, recorded)
