@@ -15,6 +15,7 @@ from dacergnn.errors import DacergnnError
 from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.dgl.recorder import recording
 from dacergnn.modules.core import Core
+from dacergnn.modules.derived_classes import made_once
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.replay import FORWARDS, Replays
 from dacergnn.modules.traced_runner import TracedRunner
@@ -97,7 +98,7 @@ def compile_forward(
     return _compiled(target, *options)
 
 
-@functools.cache
+@made_once
 def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported) -> type[nn.Module]:
     """Returns a subclass with a compiled forward, for single modules; it has the name of the base."""
     names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}

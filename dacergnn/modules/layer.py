@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from functools import cache, update_wrapper
+from functools import update_wrapper
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -15,6 +15,7 @@ from torch import nn
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules.base import RunsPrograms
+from dacergnn.modules.derived_classes import made_once
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer_core import LayerCore
 from dacergnn.modules.loaded import LoadedProgram
@@ -116,11 +117,13 @@ def compile_layer(core: LayerCore, layer: CompiledLayer | None = None) -> Compil
 def _blank(original: type[nn.Module]) -> CompiledLayer:
     """Returns a compiled layer for a class, still without a core."""
     kind = _compiled_class(original)
-    return kind.__new__(kind)
+    layer = kind.__new__(kind)
+    assert isinstance(layer, CompiledLayer)
+    return layer
 
 
-@cache
-def _compiled_class(original: type[nn.Module]) -> type[CompiledLayer]:
+@made_once
+def _compiled_class(original: type[nn.Module]) -> type[nn.Module]:
     """Returns the class of compiled layers for a class, with the same names."""
 
     ours: Any = CompiledLayer.forward
