@@ -13,6 +13,22 @@ import dace
 from dacergnn.native.cache import lookup_plan, store_plan
 from dacergnn.runtime.lower import Buffer, Lowered
 
+# The files of `dacergnn.tuning` that search for a plan; the others collect records and train the model.
+_TUNING = (
+    "features",
+    "footprint",
+    "graph_facts",
+    "measure",
+    "model_file",
+    "operations",
+    "predictor",
+    "samples",
+    "schedules",
+    "search",
+    "space",
+    "terms",
+    "tuned",
+)
 # Files and folders of the package that decide what a program is compiled to.
 _SOURCES = (
     "__init__.py",
@@ -21,6 +37,7 @@ _SOURCES = (
     "graph",
     "library_nodes",
     "modules/planned.py",
+    "modules/sparse.py",
     "native/precompiled.py",
     "plan.py",
     "program",
@@ -29,7 +46,7 @@ _SOURCES = (
     "runtime/statistics.py",
     "sdfg_passes",
     "target.py",
-    "tuning",
+    *(f"tuning/{name}.py" for name in _TUNING),
     "tuning/model.npz",
 )
 

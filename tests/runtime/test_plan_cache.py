@@ -247,7 +247,8 @@ def test_digest_is_of_names_and_contents(tmp_path: Path) -> None:
     copy = tmp_path / "dacergnn"
     shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__", "*.h"))
     expected = plan_cache.digest_sources(package)
-    (copy / "bench" / "measure.py").write_text("")
+    for other in ("bench/measure.py", "tuning/collect.py"):
+        (copy / other).write_text("")
     assert plan_cache.digest_sources(copy) == expected
     seen = {expected}
     compiler = (
@@ -257,18 +258,23 @@ def test_digest_is_of_names_and_contents(tmp_path: Path) -> None:
         "graph/spaces.py",
         "cost.py",
         "target.py",
+        "modules/sparse.py",
     )
     for name in (*compiler, "tuning/search.py", "tuning/model.npz"):
         with (copy / name).open("a") as file:
             file.write("\n")
         seen.add(plan_cache.digest_sources(copy))
-    assert len(seen) == 9
+    assert len(seen) == 10
 
 
 def test_digest_covers_what_compiling_imports() -> None:
     imports = grimp.build_graph("dacergnn")
-    roots = ("dacergnn.sdfg_passes.compilation", "dacergnn.runtime.lower")
-    read = {name for root in roots for name in (root, *imports.find_upstream_modules(root))}
+    roots = ("sdfg_passes.compilation", "runtime.lower", "modules.sparse")
+    read = {name for root in roots for name in imports.find_upstream_modules(f"dacergnn.{root}")}
+    read |= {f"dacergnn.{root}" for root in roots}
+    tuned = imports.find_upstream_modules("dacergnn.tuning.tuned") | {"dacergnn.tuning.tuned"}
+    tuning = {name for name in tuned if name.startswith("dacergnn.tuning.")}
+    assert tuning == {f"dacergnn.tuning.{name}" for name in plan_cache._TUNING}
     covered = tuple(f"dacergnn.{source.removesuffix('.py').replace('/', '.')}" for source in plan_cache._SOURCES)
     others = {name for name in read if not any(f"{name}.".startswith(f"{source}.") for source in covered)}
     without_code = {"dacergnn.errors", "dacergnn.runtime.free_memory", "dacergnn.scratch"}
