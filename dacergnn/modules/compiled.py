@@ -18,6 +18,7 @@ from dacergnn.errors import DacergnnError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
+from dacergnn.graph.features import Features
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.modules import sdfg_files
 from dacergnn.modules.ahead import started, zeros_of
@@ -77,7 +78,7 @@ class CompiledProgram(PlannedProgram):
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
         self._contests: dict[Mask, Contest[Variant]] = {}
-        self._features: Callable[[], HeteroGraph | None] | None = None
+        self._features: weakref.WeakKeyDictionary[HeteroGraph, weakref.ref[Features]] = weakref.WeakKeyDictionary()
 
     def variant(self, mask: Mask) -> Variant:
         """Returns the build for calls in which the inputs in ``mask`` need gradients."""
@@ -262,7 +263,7 @@ class CompiledProgram(PlannedProgram):
                 return self.of_index(features.index_dtype)(graph, inputs)
             if not self._variants and not self._planned:
                 self.profile = Profile.of(features)
-            self._features = weakref.ref(features)
+            self._features[graph] = weakref.ref(features)
             return self.run(features, arrays)
         return self.run(graph, inputs)
 
@@ -272,10 +273,11 @@ class CompiledProgram(PlannedProgram):
         return compiled_program(self.program, self.dtype, index, *others, shared=self.shared)
 
     def measured(self, graph: HeteroGraph) -> HeteroGraph:
-        """Returns the graph with the sizes of the last call, on ``graph``: with sparse features, or with rows read."""
+        """Returns ``graph`` with the sizes of the last call on it: with sparse features, or with the rows read."""
         if isinstance(graph, ExchangingGraph):
             return graph.read
-        features = None if self._features is None else self._features()
+        reference = self._features.get(graph)
+        features = None if reference is None else reference()
         return graph if features is None else features
 
     def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:

@@ -153,6 +153,18 @@ def test_layers_without_relations(name: str) -> None:
     assert "nonzeros" in dacergnn.explain(own).layers[0].builds[-1].text
 
 
+def test_a_report_is_of_the_calls_of_its_layer() -> None:
+    """Layers with equal programs on graphs of equal size share one."""
+    layers, ring = [compiled(pyg().GCNConv(K, 4).double()) for _ in range(2)], torch.arange(30)
+    reports, calls = list[Any](), list[tuple[Tensor, Tensor]]()
+    for shift, own in enumerate(layers):
+        x = draw(30, K) if shift else thinned(draw(30, K))
+        calls.append((as_csr(x), torch.stack([ring, ring.roll(1 + shift)])))
+        own(*calls[-1])
+        reports.append(dacergnn.explain(own).layers[0].encoding_bytes)
+    assert dacergnn.explain(layers[0]).layers[0].encoding_bytes == reports[0] != reports[1]
+
+
 def test_maxima_are_refused() -> None:
     own = compiled(pyg().SAGEConv(K, 4, aggr="max").double())
     with pytest.raises(UnsupportedCallError, match=r"is sparse, but used in .* can only be moved in front of sums"):
