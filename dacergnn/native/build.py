@@ -36,7 +36,6 @@ FLAGS = (
     "-fPIC",
     "-shared",
     "-D__restrict__=",
-    "-w",
 )
 # Otherwise GCC merges loops over the columns of two rows, and then gathers values that all lanes of a row share. The
 # cost model is that of -O3, for helpers, too.
@@ -238,7 +237,7 @@ def _compile_quickly(command: list[str], code: str, folder: Path, headers_key: s
     header = INCLUDE_FOLDER.parent / precompiled.KERNELS
 
     def compile_header(made: Path) -> bool:
-        language = ("-c", "-x", "c++-header")
+        language = ("-c", "-x", "c++-header", "-w")  # g++ warns of `#pragma once` in what it compiles ahead
         return _run([*command, *include_options(), *language, str(header), "-o", str(made)]).returncode == 0
 
     source = folder / "program.cpp"
