@@ -71,6 +71,21 @@ tested; "(yes)" tested where the layer has such a thing, a bias or a Linear, say
 nothing that could be done.
 """
 
+DIFFERENCES = """
+## Where values differ
+
+A compiled layer computes what its layer means, also where a library computes something else. There
+`tests/compatibility/test_differences.py` shows both.
+
+- **Equal maxima** share the gradient. So do those of PyG, which count the zeros that their result starts from as one
+  more: where the maximum is 0, a share is lost. DGL gives all of the gradient to one of them.
+- **Maxima over no edges** have no gradient. In DGL, the gradient of a relation without edges reaches node 0.
+- **HGTConv** means the same in whatever order its dictionaries are. With PyG 2.8, results depend on the order of the
+  edge types in `edge_index_dict`, which should be that of the metadata.
+- **Edges of 32 bits** have the gradients of edges of 64 bits. With torch's own functions, those of many of PyG's layers
+  are wrong.
+"""
+
 PEERS = """
 ## The libraries' own tests
 
@@ -150,7 +165,7 @@ def page() -> str:
         rows = [[f"`{kind}`", *[found.cell(t.test, kind) for t in topics]] for kind in found.rows]
         kinds = table(["kind of layer", *[t.title for t in topics]], rows)
         text += f"\n## {title}\n\n{effects}\n\n{kinds}\n"
-    return text + PEERS
+    return text + DIFFERENCES + PEERS
 
 
 if __name__ == "__main__":
