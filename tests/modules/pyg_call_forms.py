@@ -89,6 +89,7 @@ FORMS: dict[str, Form] = {
     "EdgeIndex and types": lambda: indexed(TYPES),
     "EdgeIndex and weights": lambda: indexed(WEIGHTS.clone().requires_grad_(), by="col"),
     "static": lambda: ((features(3), EDGES), {}),
+    "static of two axes": lambda: ((features(2, 3), EDGES), {}),
     "static by name": lambda: ((), {"x": features(3), "edge_index": EDGES}),
     "static and weights": lambda: ((features(3), EDGES, WEIGHTS.clone().requires_grad_()), {}),
     "static pair": lambda: (((features(2), draw(2, N, K, seed=8)), EDGES), {}),
@@ -162,23 +163,24 @@ class _Own:
         return Fused()
 
 
+STATIC = ("static", "static of two axes")
 LAYERS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "SAGEConv": (
         lambda p: p.SAGEConv(K, M),
-        (*MATRICES, *INDICES, *WITHOUT, "pair without destinations, csr", "static", "static by name", "static pair",
+        (*MATRICES, *INDICES, *WITHOUT, "pair without destinations, csr", *STATIC, "static by name", "static pair",
          "static pair without destinations"),
     ),
-    "SAGEConv of maxima": (lambda p: p.SAGEConv(K, M, aggr="max", project=True), ("not coalesced", "csc", "static")),
-    "SAGEConv, normalized": (lambda p: p.SAGEConv(K, M, aggr="add", normalize=True), ("csr", "static")),
+    "SAGEConv of maxima": (lambda p: p.SAGEConv(K, M, aggr="max", project=True), ("not coalesced", "csc", *STATIC)),
+    "SAGEConv, normalized": (lambda p: p.SAGEConv(K, M, aggr="add", normalize=True), ("csr", *STATIC)),
     "GCNConv": (
         lambda p: p.GCNConv(K, M),
-        ("coo", "csr", "csr, weights with gradient", *INDICES, "EdgeIndex and weights", "static", "static and weights"),
+        ("coo", "csr", "csr, weights with gradient", *INDICES, "EdgeIndex and weights", *STATIC, "static and weights"),
     ),
-    "GCNConv as it is": (lambda p: p.GCNConv(K, M, normalize=False), (*MATRICES, "static", "static and weights")),
+    "GCNConv as it is": (lambda p: p.GCNConv(K, M, normalize=False), (*MATRICES, *STATIC, "static and weights")),
     "GCNConv, cached": (lambda p: p.GCNConv(K, M, cached=True), ("csr", "static")),
     "GINConv": (
         lambda p: p.GINConv(nn.Sequential(nn.Linear(K, M), nn.ReLU(), nn.Linear(M, M)), train_eps=True),
-        (*MATRICES, *INDICES, *WITHOUT, "static", "static pair"),
+        (*MATRICES, *INDICES, *WITHOUT, *STATIC, "static pair"),
     ),
     "GINConv, normalized": (
         lambda p: p.GINConv(nn.Sequential(nn.Linear(K, N), nn.BatchNorm1d(N))), ("csr", "static")
@@ -216,7 +218,7 @@ LAYERS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "RGATConv with features": (lambda p: p.RGATConv(K, M, R, edge_dim=2), ("csr of features and types",)),
     "EdgeConv": (
         lambda p: p.EdgeConv(nn.Sequential(nn.Linear(2 * K, M), nn.ReLU())),
-        ("coo", "csr", "csr of types", *INDICES, "static", "static pair", "static csr"),
+        ("coo", "csr", "csr of types", *INDICES, *STATIC, "static pair", "static csr"),
     ),
     "GMMConv": (
         lambda p: p.GMMConv(K, M, 2, 3),
@@ -229,19 +231,19 @@ LAYERS: dict[str, tuple[Make, tuple[str, ...]]] = {
     ),
     "GraphConv": (
         lambda p: p.GraphConv(K, M),
-        (*MATRICES, "EdgeIndex", "EdgeIndex by source", *WITHOUT, "EdgeIndex and weights", "static",
+        (*MATRICES, "EdgeIndex", "EdgeIndex by source", *WITHOUT, "EdgeIndex and weights", *STATIC,
          "static by name", "static and weights", "static pair"),
     ),
     "GraphConv of maxima": (lambda p: p.GraphConv(K, M, aggr="max"), ("coo", "csr", "not coalesced", "static")),
     "GraphConv of means": (lambda p: p.GraphConv(K, M, aggr="mean"), ("coo", "csr", "not coalesced", "static pair")),
-    "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(K, M), ("coo", "csr", *INDICES, "static", "static csr")),
+    "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(K, M), ("coo", "csr", *INDICES, *STATIC, "static csr")),
     "TransformerConv": (lambda p: p.TransformerConv(K, M), ("coo", "csr", *INDICES, *ATTENTION[:4])),
     "ChebConv": (lambda p: p.ChebConv(K, M, K=3), (*INDICES, "static", "static and weights")),
-    "TAGConv": (lambda p: p.TAGConv(K, M), ("coo", "csr", "EdgeIndex", "static")),
+    "TAGConv": (lambda p: p.TAGConv(K, M), ("coo", "csr", "EdgeIndex", *STATIC)),
     "SGConv": (lambda p: p.SGConv(K, M, K=2), ("coo", "csr", "EdgeIndex", "static")),
     "LEConv": (lambda p: p.LEConv(K, M), ("coo", "csr", "EdgeIndex", "static", "static csr")),
     "FiLMConv": (lambda p: p.FiLMConv(K, M, R), ("EdgeIndex and types",)),
-    "a user's layer": (_Own.weighted, ("coo", "csr", "csr, weights with gradient", "EdgeIndex", "static")),
+    "a user's layer": (_Own.weighted, ("coo", "csr", "csr, weights with gradient", "EdgeIndex", *STATIC)),
     "a user's fused layer": (_Own.fused, ("coo", "csr", "csc", "EdgeIndex", "static")),
 }  # fmt: skip
 CASES = [(name, form) for name, (_, forms) in LAYERS.items() for form in forms]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -33,22 +34,22 @@ class Nodes(NamedTuple):
         src: Number of sources.
         dst: Number of destinations.
         pair: Whether sources and destinations are different nodes.
-        batch: Number of feature matrices of the same nodes; 0 for a single one without a batch axis.
+        batch: The leading axes of features: there are so many feature matrices of the same nodes.
     """
 
     src: int
     dst: int
     pair: bool
-    batch: int
+    batch: tuple[int, ...]
 
     @property
     def copies(self) -> int:
         """Returns the number of copies of each node in the graph that a program runs over."""
-        return self.batch or 1
+        return prod(self.batch)
 
     def shape(self, channels: int) -> tuple[int, ...]:
         """Returns the shape of a result."""
-        return (self.batch, self.dst, channels) if self.batch else (self.dst, channels)
+        return (*self.batch, self.dst, channels)
 
     def finish(self, outputs: Outputs) -> Tensor:
         """Returns the output of a program in the shape that the layer returns."""
@@ -57,8 +58,8 @@ class Nodes(NamedTuple):
 
 
 def rows_of(x: Tensor) -> Tensor:
-    """Returns features [N, K] as they are, and features [B, N, K] of copies of a graph as rows [B * N, K]."""
-    return x if x.dim() == 2 else x.flatten(0, 1)
+    """Returns features [N, K] as they are, and features [..., N, K] of copies of a graph as rows."""
+    return x if x.dim() == 2 else x.flatten(0, -2)
 
 
 def checked_edges(edge_index: Any, sizes: Sizes) -> Tensor:
@@ -72,13 +73,13 @@ def checked_edges(edge_index: Any, sizes: Sizes) -> Tensor:
 class ConvolutionFrontend(MessagePassingFrontend):
     """Represents the front end of a layer over the edges of one type.
 
-    A static graph, whose nodes have features [B, N, K], is run as one graph of B parts.
+    A static graph, whose nodes have features [..., N, K], is run as one graph with a part for each matrix of features.
     """
 
     fused = False
     """Tells whether the layer may multiply with an adjacency as a whole; its values are weights then."""
     static = False
-    """Tells whether calls may have features [B, N, K]."""
+    """Tells whether calls may have features [..., N, K]."""
 
     def check_linear(self, names: Sequence[str]) -> None:
         """Raises UnsupportedLayerError unless these parts of the layer are Linear layers that a program may compute."""
@@ -89,11 +90,11 @@ class ConvolutionFrontend(MessagePassingFrontend):
                 raise self.refuse(name, type(part).__name__, remedy)
 
     def check_rows(self, name: str, x: Any, channels: int) -> Tensor:
-        """Returns `x` if it is a floating-point tensor [N, channels] or, for static graphs, [B, N, channels]."""
-        if self.static and isinstance(x, Tensor) and x.dim() == 3:
-            if not x.size(0):
+        """Returns `x` if it is a floating-point tensor [N, channels] or, for static graphs, [..., N, channels]."""
+        if self.static and isinstance(x, Tensor) and x.dim() > 2:
+            if not all(x.shape[:-2]):
                 raise UnsupportedCallError(f"{name} has shape {list(x.shape)}; pass features of one graph at least.")
-            check_features(name, x[0], channels)
+            check_features(name, x[(0,) * (x.dim() - 2)], channels)
             return x
         return check_features(name, x, channels)
 
@@ -133,20 +134,20 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def nodes(self, x: Any, edge_index: Any, size: Any = None) -> Nodes:
         """Returns the nodes of a call; raises UnsupportedCallError if its arguments contradict each other."""
         if type(x) is Tensor is type(edge_index) and size is None and x.dim() == 2 and not is_matrix(edge_index):
-            return Nodes(x.size(0), x.size(0), pair=False, batch=0)
+            return Nodes(x.size(0), x.size(0), pair=False, batch=())
         known = self.known_sizes(edge_index, size)
         counts = [n if rows is None else rows.size(-2) for rows, n in zip(ends(x), known, strict=True)]
         if any(n not in (None, count) for n, count in zip(known, counts, strict=True)):
             raise UnsupportedCallError(f"size={known!r} differs from {tuple(counts)}, the rows of x.")
         src: Any = counts[0]
         dst = src if counts[1] is None else counts[1]
-        batches = {rows.size(0) if rows.dim() == 3 else 0 for rows in ends(x) if isinstance(rows, Tensor)}
+        batches = {tuple(rows.shape[:-2]) for rows in ends(x) if isinstance(rows, Tensor)}
         if len(batches) > 1:
             raise UnsupportedCallError("x[0] and x[1] have features for different numbers of graphs.")
         batch = batches.pop()
         if batch and isinstance(edge_index, Tensor) and self.weighs(edge_index):
             raise UnsupportedCallError(
-                "x has the shape [B, N, K] and edge_index is a matrix, which multiplies matrices."
+                "x has the shape [..., N, K] and edge_index is a matrix, which multiplies matrices."
             )
         return Nodes(src, dst, is_pair(x), batch)
 
@@ -160,7 +161,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def encode(self, edge_index: Any, nodes: Nodes) -> HeteroGraph:
         """Encodes the graph of a call, with one copy of it for each feature matrix."""
         if nodes.batch and torch.compiler.is_exporting():
-            raise UnsupportedCallError("x has the shape [B, N, K]; torch.export takes compiled layers of one graph.")
+            raise UnsupportedCallError("x has the shape [..., N, K]; torch.export takes compiled layers of one graph.")
         if nodes.batch:  # ids that are too large would lead to nodes of other copies
             return self.encode_edges(checked_edges(edge_index, (nodes.src, nodes.dst)), nodes)
         return self.encode_edges(sources_and_destinations(edge_index), nodes)
@@ -168,7 +169,7 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def encode_edges(self, edges: Tensor, nodes: Nodes) -> HeteroGraph:
         """Encodes the graph of edges [2, E]."""
         if nodes.batch:
-            starts = torch.arange(nodes.batch, device=edges.device).view(-1, 1)
+            starts = torch.arange(nodes.copies, device=edges.device).view(-1, 1)
             edges = torch.stack(
                 [(edges[i] + starts * count).view(-1) for i, count in enumerate((nodes.src, nodes.dst))]
             )

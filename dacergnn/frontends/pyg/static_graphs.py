@@ -1,13 +1,14 @@
-"""Records traced calls on static graphs, whose nodes have features [B, N, ...], as one graph of B equal parts.
+"""Records traced calls on static graphs, whose nodes have features [..., N, F], as one graph of equal parts.
 
-A `Static` value stands for [B, N, F] and holds the rows [B * N, F] of all parts. Functions of single rows are applied
-to these rows; gathers and sums along the axis of the nodes run along the edges of all parts. All other functions
-raise UnsupportedCallError, since they may mix the parts.
+A `Static` value stands for [..., N, F] and holds the rows of all parts, one part after the other. Functions of single
+rows are applied to these rows; gathers and sums along the axis of the nodes run along the edges of all parts. All other
+functions raise UnsupportedCallError, since they may mix the parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -31,16 +32,22 @@ _REDUCTIONS = (torch.scatter_reduce, Tensor.scatter_reduce, Tensor.scatter_reduc
 
 
 class Static(Value):
-    """Represents a value [B, N, F] made of ``rows`` [B * N, F]; torch dispatches to it before all other values."""
+    """Represents a value made of the rows of all parts; torch dispatches to it before all other values.
 
+    Attributes:
+        batch: The leading axes; each of their elements is a part.
+        rows: The rows of the parts.
+    """
+
+    batch: tuple[int, ...]
     rows: Value
 
     @classmethod
-    def of(cls, rows: Value, parts: int) -> Static:
+    def of(cls, rows: Value, batch: tuple[int, ...]) -> Static:
         """Returns the value whose parts have these rows, one part after the other."""
-        shape = torch.Size((parts, rows.shape[0] // parts, *rows.shape[1:]))
+        shape = torch.Size((*batch, rows.shape[0] // prod(batch), *rows.shape[1:]))
         value: Any = cls(rows.owner, Node(rows.node.expr, shape, rows.dtype))
-        value.rows = rows
+        value.batch, value.rows = batch, rows
         return value
 
     @classmethod
@@ -60,18 +67,27 @@ class Static(Value):
 
     @property
     def parts(self) -> int:
-        """Returns the number of parts, B."""
-        return self.shape[0]
+        """Returns the number of parts."""
+        return prod(self.batch)
+
+    def row_axis(self, dim: int) -> int:
+        """Returns the axis of the rows that an axis is: 0 for that of the nodes, negative for those of the batch."""
+        return dim % self.dim() - len(self.batch)
+
+    def alike(self, other: Tensor) -> bool:
+        """Returns whether another value is static, with as many axes and the same nodes."""
+        axes = len(self.batch) + 1
+        return type(other) is Static and other.shape[:axes] == self.shape[:axes] and other.dim() == self.dim()
 
 
 def static(trace: Trace, tensor: Tensor) -> Static:
-    """Records features [B, N, F] as a static value."""
-    trace.once("features [B, N, F] are given another shape")
-    return Static.of(trace.value(tensor.flatten(0, 1)), tensor.size(0))
+    """Records features [..., N, F] as a static value."""
+    trace.once("features [..., N, F] are given another shape")
+    return Static.of(trace.value(tensor.flatten(0, -2)), tuple(tensor.shape[:-2]))
 
 
 def together(trace: Trace, tree: Any) -> Any:
-    """Returns a structure with tensors [B, N, F] in place of static values."""
+    """Returns a structure with tensors [..., N, F] in place of static values."""
     if type(tree) is Static:
         return trace.results(tree.rows).view(tree.shape)
     if type(tree) in (tuple, list):
@@ -82,7 +98,7 @@ def together(trace: Trace, tree: Any) -> Any:
 
 
 def _unknown(func: Any) -> UnsupportedCallError:
-    return UnsupportedCallError(f"{spelled(func)} of features [B, N, F] may mix the graphs of a batch.")
+    return UnsupportedCallError(f"{spelled(func)} of features [..., N, F] may mix the graphs of a batch.")
 
 
 def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,34 +107,33 @@ def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if first is None or func.__name__ in _NEW or kwargs.get("out") is not None or kwargs.get("inplace"):
         raise _unknown(func)
     rows = func(*[_rows(func, v, first) for v in args], **{k: _rows(func, v, first) for k, v in kwargs.items()})
-    return Static.of(rows, first.parts)
+    return Static.of(rows, first.batch)
 
 
 def _rows(func: Any, value: Any, like: Static) -> Any:
     """Returns an operand that fits the rows of ``like``: rows of nodes or edges are repeated for every part."""
     if type(value) is Static:
-        if value.shape[:2] != like.shape[:2] or value.dim() != like.dim():
+        if not like.alike(value):
             raise _unknown(func)
         return value.rows
-    if not isinstance(value, Tensor) or value.dim() < like.dim() - 1:
+    axes = len(like.batch)
+    leading = value.dim() - (like.dim() - axes) if isinstance(value, Tensor) else -1  # axes that meet the batch
+    if leading < 0 or (leading == 0 and value.shape[0] == 1):
         return value
-    if value.dim() == like.dim() - 1 and value.shape[0] == 1:
-        return value
-    own = value.shape[value.dim() - like.dim() + 1] if value.dim() <= like.dim() else 0
-    if own != like.shape[1] or (value.dim() == like.dim() and value.shape[0] not in (1, like.parts)):
+    nodes, sizes = like.shape[axes], zip(value.shape[:leading], like.batch[axes - leading :], strict=False)
+    if leading > axes or value.shape[leading] != nodes or any(own not in (1, size) for own, size in sizes):
         raise _unknown(func)
     (real,) = like.owner.results((value,))
-    if value.dim() == like.dim():
-        return like.owner.value(real.expand(like.parts, *real.shape[1:]).flatten(0, 1))
-    return like.owner.value(real.repeat(like.parts, *[1] * (real.dim() - 1)))
+    return like.owner.value(real.expand(*like.batch, *real.shape[leading:]).flatten(0, axes))
 
 
 def _new(func: Any, like: Static, size: Any, *args: Any, **kwargs: Any) -> Any:
     if type(size) is int:  # one number for each node, such as a count of edges
         return func(like.rows, size, *args, **kwargs)
-    if not isinstance(size, tuple | list) or len(size) < 3 or size[0] != like.parts:
+    axes = len(like.batch)
+    if not isinstance(size, tuple | list) or len(size) < axes + 2 or tuple(size[:axes]) != like.batch:
         raise _unknown(func)
-    return Static.of(func(like.rows, (size[0] * size[1], *size[2:]), *args, **kwargs), like.parts)
+    return Static.of(func(like.rows, (like.parts * size[axes], *size[axes + 1 :]), *args, **kwargs), like.batch)
 
 
 def _expanded(func: Any, x: Any, like: Any) -> Any:
@@ -128,48 +143,47 @@ def _expanded(func: Any, x: Any, like: Any) -> Any:
 
 
 def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Static:
-    """Applies a function along one axis, which must not be the axis of the graphs or of the nodes."""
-    if type(x) is not Static or type(dim) is not int or x.dim() < 3 or dim % x.dim() < 2:
+    """Applies a function along one axis, which must not be one of the batch or that of the nodes."""
+    if type(x) is not Static or type(dim) is not int or x.row_axis(dim) < 1:
         raise _unknown(func)
-    rows = func(x.rows, dim % x.dim() - 1, *args, **kwargs)
+    rows = func(x.rows, x.row_axis(dim), *args, **kwargs)
     if rows.dim() < 2:  # a single number for each row has no axis of its own
         raise _unknown(func)
-    return Static.of(rows, x.parts)
+    return Static.of(rows, x.batch)
 
 
 def _cut(func: Any, x: Any, size: Any, dim: int = 0) -> tuple[Static, ...]:
-    if type(x) is not Static or dim % x.dim() < 2:
+    if type(x) is not Static or x.row_axis(dim) < 1:
         raise _unknown(func)
-    return tuple([Static.of(part, x.parts) for part in func(x.rows, size, dim % x.dim() - 1)])
+    return tuple([Static.of(part, x.batch) for part in func(x.rows, size, x.row_axis(dim))])
 
 
 def _linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Static:
     if type(x) is not Static or type(weight) is Static or type(bias) is Static:
         raise _unknown(func)
-    return Static.of(func(x.rows, weight, bias), x.parts)
+    return Static.of(func(x.rows, weight, bias), x.batch)
 
 
 def _product(func: Any, x: Any, weight: Any) -> Static:
-    if type(x) is not Static or x.dim() != 3 or type(weight) is Static or weight.dim() != 2:
+    if type(x) is not Static or x.rows.dim() != 2 or type(weight) is Static or weight.dim() != 2:
         raise _unknown(func)
-    return Static.of(func(x.rows, weight), x.parts)
+    return Static.of(func(x.rows, weight), x.batch)
 
 
 def _joined(func: Any, tensors: Any, dim: int = 0) -> Static:
     first = tensors[0]
-    alike = all(type(t) is Static and t.shape[:2] == first.shape[:2] and t.dim() == first.dim() for t in tensors)
-    if not alike or dim % first.dim() < 2:
+    if type(first) is not Static or not all(map(first.alike, tensors)) or first.row_axis(dim) < 1:
         raise _unknown(func)
-    return Static.of(func([t.rows for t in tensors], dim % first.dim() - 1), first.parts)
+    return Static.of(func([t.rows for t in tensors], first.row_axis(dim)), first.batch)
 
 
 def _gathered(func: Any, x: Any, dim: int, index: Any) -> Static:
-    if type(x) is not Static or type(index) is not EndIndex or index.dim() != 1 or dim % x.dim() != 1:
+    if type(x) is not Static or type(index) is not EndIndex or index.dim() != 1 or x.row_axis(dim) != 0:
         raise _unknown(func)
     rows = x.rows.index_select(0, _end(index, x.parts))
     if type(rows) is not Value:
         raise _unknown(func)
-    return Static.of(rows, x.parts)
+    return Static.of(rows, x.batch)
 
 
 def _added(func: Any, target: Any, dim: int, index: Any, src: Any) -> Static:
@@ -182,7 +196,7 @@ def _scattered(
     if type(target) is not Static or type(src) is not Static or type(index) is not EndIndex:
         raise _unknown(func)
     writes = func.__name__.endswith("_")
-    if dim % target.dim() != 1 or index.axis != 1 or target.parts != src.parts:
+    if target.row_axis(dim) != 0 or index.axis != len(target.batch) or target.batch != src.batch:
         raise _unknown(func)
     if writes and target.rows.node.expr.op != "const":  # others may share its memory
         raise _unknown(func)
@@ -190,7 +204,7 @@ def _scattered(
     rows = target.rows.scatter_reduce(0, ends, src.rows, reduce, include_self=include_self)
     if type(rows) is not Value:
         raise _unknown(func)
-    made = Static.of(rows, target.parts)
+    made = Static.of(rows, target.batch)
     if not writes:
         return made
     target.rows, target.node = made.rows, made.node

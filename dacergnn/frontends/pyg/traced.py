@@ -101,10 +101,10 @@ def _with_static(
 
 
 def _static(trace: Trace, x: Any) -> Any:
-    """Marks features [B, N, F] of static graphs, of one end or of both; returns other features as they are."""
+    """Marks features [..., N, F] of static graphs, of one end or of both; returns other features as they are."""
     if type(x) in (tuple, list):
         return type(x)([_static(trace, v) for v in x])
-    several = type(x) in (Tensor, nn.Parameter) and x.dim() == 3 and x.is_floating_point() and x.size(0) > 0
+    several = type(x) in (Tensor, nn.Parameter) and x.dim() > 2 and x.is_floating_point() and all(x.shape[:-2])
     return static(trace, x) if several else x
 
 
