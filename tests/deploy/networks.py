@@ -93,11 +93,19 @@ def _convs(layer: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
     return lambda: pyg.HeteroConv({key: layer() for key in EDGE_TYPES})
 
 
+def _sage() -> nn.Module:
+    return pyg.SAGEConv((WIDTH, WIDTH), WIDTH)
+
+
+def _gat() -> nn.Module:
+    return pyg.GATConv((WIDTH, WIDTH), WIDTH // 2, heads=2, add_self_loops=False)
+
+
 HETERO: dict[str, Callable[[], nn.Module]] = {
     "HGT": lambda: pyg.HGTConv(WIDTH, WIDTH, (NODE_TYPES, EDGE_TYPES), heads=2),
-    "HeteroConv-SAGE": _convs(lambda: pyg.SAGEConv((WIDTH, WIDTH), WIDTH)),
+    "HeteroConv-SAGE": _convs(_sage),
     "HeteroConv-GATv2": _convs(lambda: pyg.GATv2Conv((WIDTH, WIDTH), WIDTH // 2, heads=2, add_self_loops=False)),
-    "HeteroConv-GAT": _convs(lambda: pyg.GATConv((WIDTH, WIDTH), WIDTH // 2, heads=2, add_self_loops=False)),
+    "HeteroConv-GAT-SAGE": lambda: pyg.HeteroConv({key: _gat() if i else _sage() for i, key in enumerate(EDGE_TYPES)}),
 }
 PLAIN: dict[str, tuple[Callable[[int, int], nn.Module], bool]] = {
     "RGCN": (lambda i, o: pyg.RGCNConv(i, o, RELATIONS, num_bases=3), True),

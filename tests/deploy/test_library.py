@@ -24,7 +24,7 @@ from dacergnn.modules import RGCN
 from tests.deploy.networks import NAMES, Between, Trained, assert_equal, leaves, trained
 from tests.support.library import Library, Refused, export
 
-MORE_RELATIONS = ("HeteroConv-GAT", "HeteroConv-GATv2")
+MORE_RELATIONS = ("HeteroConv-GAT-SAGE", "HeteroConv-GATv2")
 """Networks whose parts are those of others, with a library for which g++ takes half a minute."""
 Exports = Callable[[str], tuple[Trained, ExportedLibrary]]
 pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")

@@ -21,7 +21,7 @@ from dacergnn.modules.exported import ExportedProgramText, program_operator
 from tests.deploy.networks import NAMES, assert_equal, leaves, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
-_SAVED = ["HGT", "HeteroConv-GAT", "RGCN"]
+_SAVED = ["HGT", "HeteroConv-GAT-SAGE", "RGCN"]
 _RUN = """
 import sys, torch, dacergnn
 for name in sys.argv[1:]:

@@ -99,9 +99,23 @@ def edge_coefficients(
     key = ("edge coefficients", rules, dtype)
     if key not in graph.derived:
         with lasting():
-            ones = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)
-            graph.derived[key] = _coefficients(graph, rules, ones)
+            if "gcn" in rules:
+                ones = torch.ones(graph.size("E"), dtype=dtype, device=graph.device)
+                graph.derived[key] = _coefficients(graph, rules, ones)
+            else:
+                graph.derived[key] = _shares(graph, rules, dtype)
     return graph.derived[key]
+
+
+def _shares(graph: HeteroGraph, rules: Sequence[str], dtype: torch.dtype) -> Tensor:
+    """Returns the factors of relations without norms, by operations that can be exported."""
+
+    def of_edges(by_rule: dict[str, float], other: float) -> Tensor:
+        values = torch.tensor([by_rule.get(rule, other) for rule in rules], dtype=dtype, device=graph.device)
+        return values.index_select(0, graph.index("E", "etype"))
+
+    shares = graph.pair_mean_weights(dtype) * of_edges({"mean": 1.0}, 0.0)
+    return shares + of_edges({"mean": 0.0, "attention": 0.0}, 1.0)
 
 
 def _coefficients(graph: HeteroGraph, rules: Sequence[str], weights: Tensor) -> Tensor:
