@@ -9,7 +9,6 @@ names (`GATConv` means that of both libraries), prints what it finds and writes 
 
 from __future__ import annotations
 
-import copy
 import sys
 import time
 import warnings
@@ -29,7 +28,6 @@ from torch_geometric.nn import conv
 
 import dacergnn
 from dacergnn.errors import DacergnnError
-from dacergnn.frontends import find_frontend
 from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.core import Core
 from dacergnn.modules.layer_core import LayerCore
@@ -92,13 +90,6 @@ LIBRARIES = {
 }
 
 
-def compiled(layer: nn.Module) -> nn.Module:
-    """The layer by its front end, or traced; DGL's, which have no base class of their own, as compiled forwards."""
-    if find_frontend(layer) is None and type(layer).__module__.startswith("dgl."):
-        return dacergnn.compile(copy.deepcopy(layer), on_unsupported="ignore")
-    return dacergnn.optimize(layer, on_unsupported="ignore")
-
-
 def examine(library: Library, name: str) -> Finding:
     if name in library.needs:
         return Finding(name, False, library.needs[name])
@@ -118,7 +109,7 @@ def examine(library: Library, name: str) -> Finding:
             if dtype is torch.float32:
                 raise
             continue  # the layer itself makes float32 tensors
-        ours = compiled(layer)
+        ours = dacergnn.optimize(layer, on_unsupported="ignore")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -137,13 +128,8 @@ def examine(library: Library, name: str) -> Finding:
             return Finding(name, False, reasons[0])
         if not any(p.last_call for p in parts):
             return Finding(name, False, "nothing to compile in this call")
-    return Finding(name, True, how(parts[0]))
-
-
-def how(core: Core) -> str:
-    if not isinstance(core, LayerCore):
-        return "forward"
-    return "traced" if core.frontend is None else "front end"
+    has_front_end = isinstance(parts[0], LayerCore) and parts[0].frontend is not None
+    return Finding(name, True, "front end" if has_front_end else "traced")
 
 
 def table(findings: list[Finding]) -> str:
@@ -156,8 +142,7 @@ HEAD = """# Coverage
 Made by `docs/make_coverage.py`: every layer is called as it is and compiled, in float32 and, where it can, in float64,
 and outputs and gradients of inputs and parameters are compared. Layers that are not compiled run as they are, with a
 warning.
-"Traced" layers of PyG have no front end of their own: their Python is run with recorded values. So it is with the
-"forward" of DGL's layers, which `dacergnn.compile(layer)` compiles ([Forwards over DGL graphs](dgl_forward.md)).
+"Traced" layers have no front end of their own: their Python is run with recorded values.
 """
 SECTION = """
 ## {title}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from inspect import signature
 
 from torch import nn
 
@@ -62,7 +63,19 @@ def find_frontend(module: nn.Module) -> type[Frontend] | None:
 
 def find_tracer(module: nn.Module) -> type[Tracer] | None:
     """Returns the tracer of a layer that has no front end, or None if it is no message passing layer."""
-    return MessagePassingTracer if is_message_passing(module) else None
+    if is_message_passing(module):
+        return MessagePassingTracer
+    if [m for m in module.modules() if _takes_graphs(m)] != [module] or find_frontend(module) is not None:
+        return None  # layers within others are compiled by themselves
+    from dacergnn.frontends.dgl.forward import ForwardTracer
+
+    return ForwardTracer
+
+
+def _takes_graphs(module: nn.Module) -> bool:
+    """Returns whether a module is a convolution of DGL."""
+    of_dgl = any(c.__module__.startswith(_DGL) for c in type(module).__mro__)
+    return of_dgl and [*signature(type(module).forward).parameters][1:2] in (["graph"], ["g"])
 
 
 def joined_layers(module: nn.Module) -> nn.Module | None:

@@ -265,6 +265,7 @@ KINDS = [
     _dgl("GATv2Conv", lambda: dglnn.GATv2Conv(F, M, 2)),
     _dgl("EdgeConv", lambda: dglnn.EdgeConv(F, M)),
     _dgl("GMMConv", lambda: dglnn.GMMConv(F, M, 2, 2), lambda x: (_dgl_graph(), x, _DGL_POSITIONS.to(x.dtype))),
+    _dgl("traced-DotGatConv", lambda: dglnn.DotGatConv(F, M, 2, allow_zero_in_degree=True)),
     Kind("compile-DGL-forward", DGLForward, _one(), _on_dgl, own=True),
     Kind("own.RGCN", lambda: RGCN(F, M, R), _one(), lambda x: (x, _graph()), own=True),
     Kind("own.RGAT", lambda: RGAT(F, M, R, heads=2), _one(), lambda x: (x, _graph()), own=True),

@@ -32,7 +32,7 @@ NOTHING_TO_EXAMINE = {"own.RGCN", "own.RGAT", "own.HGT", "compile-program"}
 WITHOUT_NAMES = {k.name for k in KINDS if k.name.startswith("pyg.HeteroConv")} | {"compile-program"}
 """Kinds whose forward takes any arguments."""
 EXAMINED = [k for k in KINDS if k.name not in NOTHING_TO_EXAMINE]
-UNDER_AUTOCAST = [k for k in EXAMINED if not k.name.startswith(("pyg.traced", "compile-DGL-forward"))]
+UNDER_AUTOCAST = [k for k in EXAMINED if not k.name.startswith(("pyg.traced", "dgl.traced", "compile-DGL-forward"))]
 """Kinds to which autocast makes a difference: recorded layers compute in the type of their parameters."""
 REPEATED = [k for k in EXAMINED if k.name not in ALWAYS_EXAMINED]
 

@@ -12,7 +12,7 @@ from tests.compatibility.comparing import assert_same, every_kind
 from tests.compatibility.kinds import F, Kind, N, UserLayer, edges, outputs
 
 TYPES = [torch.bfloat16, torch.float16]
-TRACED = ("pyg.traced-ResGatedGraphConv", "pyg.traced-UserLayer", "compile-DGL-forward")
+TRACED = ("pyg.traced-ResGatedGraphConv", "pyg.traced-UserLayer", "dgl.traced-DotGatConv", "compile-DGL-forward")
 
 FLOAT32_ALONE = ("dgl.GraphConv",)
 """Layers that under autocast take features of float32, but none of 16 bits, while their parameters are of float32."""
