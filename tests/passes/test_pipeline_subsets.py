@@ -1,4 +1,4 @@
-"""2,000 random programs on random graphs: any passes and caching, chosen for any sizes, change no result or gradient.
+"""400 random programs on random graphs: any passes and caching, chosen for any sizes, change no result or gradient.
 
 Every program runs through `compile_program` with passes, level and sizes drawn at random, and through the
 interpreter; results and gradients are those of torch on the source text.
@@ -33,7 +33,7 @@ from tests.support.random_graphs import RawGraph, joined_graph
 from tests.support.random_programs import Case, random_case
 from tests.support.torch_evaluate import torch_evaluate
 
-PROGRAMS, BATCH = 1200, 50
+PROGRAMS, BATCH = 400, 50
 
 
 def random_config(rng: random.Random) -> Config:
