@@ -43,6 +43,12 @@ TOPICS: dict[str, list[Topic]] = {
             "gradients are the original's; hidden features are copied",
         ),
         Topic(
+            "test_a_node_that_no_edge_reads",
+            "missing",
+            "NaN in the features of a node that no edge reads",
+            "it reaches no gradient of a weight that is a number in the original",
+        ),
+        Topic(
             "test_results_are_written_to_in_place",
             "written to",
             "results that are written to in place (`relu_`), then a backward",

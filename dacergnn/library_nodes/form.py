@@ -71,6 +71,8 @@ WEIGHT_PRODUCTS = ("compose", "inner")
 TYPE_SPACES = ("R", "T", "ONE")
 GEMM_OPERATORS = ("linear", "outer_prod", *WEIGHT_PRODUCTS)
 REDUCTIONS = ("=", "+=", "max=", "min=")
+GRADIENT = "grad_"
+"""Names of gradients start so, and no others in programs that have some."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,16 @@ class Gemm:
     w: Ref
     scale: Ref | None
     dims: Shape = ()
+
+    @property
+    def gradient_of_rows(self) -> int | None:
+        """Returns which operand of an outer product of a row's own values is a gradient: 0 or 1; None for no such one.
+
+        Where it is zero, nobody reads the row, and the other operand may hold missing values, which are NaN.
+        """
+        gradients = [ref.name.startswith(GRADIENT) for ref in (self.x, self.w)]
+        own = self.kind == "outer_prod" and self.x.path == self.w.path == ""
+        return gradients.index(True) if own and sum(gradients) == 1 else None
 
 
 def _gemm_of(statement: Statement) -> Gemm | None:

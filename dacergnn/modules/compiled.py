@@ -18,7 +18,6 @@ from dacergnn.errors import DacergnnError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange
-from dacergnn.graph.features import Features
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.modules import sdfg_files
 from dacergnn.modules.ahead import started, zeros_of
@@ -78,7 +77,7 @@ class CompiledProgram(PlannedProgram):
         self._gradients: dict[Mask, Gradients | None] = {}
         self._inference: Variant | None = None
         self._contests: dict[Mask, Contest[Variant]] = {}
-        self._features: weakref.WeakKeyDictionary[HeteroGraph, weakref.ref[Features]] = weakref.WeakKeyDictionary()
+        self._features: weakref.WeakKeyDictionary[HeteroGraph, weakref.ref[HeteroGraph]] = weakref.WeakKeyDictionary()
 
     def variant(self, mask: Mask) -> Variant:
         """Returns the build for calls in which the inputs in ``mask`` need gradients."""

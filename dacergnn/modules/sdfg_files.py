@@ -18,12 +18,12 @@ from typing import Any
 import dace
 
 from dacergnn.errors import DacergnnError, ProgramError, VerificationError
+from dacergnn.library_nodes.form import GRADIENT
 from dacergnn.library_nodes.node import Typeclass
 from dacergnn.program import Program, verify
 from dacergnn.program.rebuild import check_bodies, rebuild
 from dacergnn.runtime.plan_cache import compiler_version
 from dacergnn.sdfg_passes import Compilation
-from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
 from dacergnn.viewer import page
 
 RECORD, PAGE = "saved.json", "steps.html"

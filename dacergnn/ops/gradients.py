@@ -10,13 +10,12 @@ from dace import Memlet, registry
 from dace.autodiff.base_abc import BackwardContext, BackwardImplementation, BackwardResult
 
 from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.form import Ref
+from dacergnn.library_nodes.form import GRADIENT, Ref
 from dacergnn.library_nodes.node import PREFIX, row_shape, row_space
 from dacergnn.library_nodes.plan import Rows
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.program.view import SYMBOLS
 from dacergnn.sdfg_passes.differentiate import derive
-from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
 
 _TOTAL = "total_"
 _VALUE = "value_"

@@ -145,6 +145,11 @@ class _Evaluation:
         """Returns the sums of outer products by type, without an array of all products."""
         x, y = self.value(gemm.x), self.value(gemm.w)
         x = x if gemm.scale is None else x * _align(self.value(gemm.scale), x.ndim)
+        if gemm.gradient_of_rows is not None:
+            gradient = (x, y)[gemm.gradient_of_rows]
+            unread = np.logical_not(gradient.any(axis=tuple(range(1, gradient.ndim))))
+            x, y = x.copy(), y.copy()
+            x[unread] = y[unread] = 0.0
         result = np.zeros(shape)
         for row, members in _groups(self.index(self.statement.target.path)):
             product = np.moveaxis(x[members], 0, -1) @ np.moveaxis(y[members], 0, -2)

@@ -14,6 +14,7 @@ import dace
 
 from dacergnn.errors import ProgramError
 from dacergnn.library_nodes.form import (
+    GRADIENT,
     WEIGHT_PRODUCTS,
     Expr,
     Gemm,
@@ -28,7 +29,7 @@ from dacergnn.library_nodes.place import at
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program import Program, verify
 from dacergnn.program.listing import Listing
-from dacergnn.sdfg_passes.gradient_arrays import GRADIENT, GradientArrays
+from dacergnn.sdfg_passes.gradient_arrays import GradientArrays
 from dacergnn.sdfg_passes.held_values import read_held_values
 from dacergnn.sdfg_passes.operand_gradients import structural_gradients
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dacergnn.library_nodes.form import GEMM_OPERATORS, Expr, Op, Ref, Shape, Statement, refs
+from dacergnn.library_nodes.form import GEMM_OPERATORS, GRADIENT, Expr, Op, Ref, Shape, Statement, refs
 from dacergnn.library_nodes.operators import op
 from dacergnn.library_nodes.parse import fold
 from dacergnn.library_nodes.place import Place
@@ -14,8 +14,6 @@ from dacergnn.library_nodes.plan import Rows
 from dacergnn.library_nodes.shapes import shape_of
 from dacergnn.program.emission import OWN_STATEMENT, is_plain
 from dacergnn.program.listing import Listing
-
-GRADIENT = "grad_"
 
 
 class _Term(NamedTuple):

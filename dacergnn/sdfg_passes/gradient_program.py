@@ -20,11 +20,10 @@ from dataclasses import dataclass, replace
 
 import dace
 
-from dacergnn.library_nodes.form import Statement
+from dacergnn.library_nodes.form import GRADIENT, Statement
 from dacergnn.program.listing import Listing, map_refs
 from dacergnn.program.printer import print_program
 from dacergnn.sdfg_passes.differentiate import derive
-from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
 
 _PREFIX = "d_"
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 from dacergnn.library_nodes import GraphOperator, SegmentGemm
-from dacergnn.library_nodes.form import TYPE_SPACES, statement_text
+from dacergnn.library_nodes.form import GRADIENT, TYPE_SPACES, statement_text
 from dacergnn.library_nodes.formula import formula, reduced_over
 from dacergnn.library_nodes.label import operators
 from dacergnn.program import Program
-from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
 
 _UNITS = ("B", "kB", "MB", "GB")
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from dacergnn.sdfg_passes.gradient_arrays import GRADIENT
+from dacergnn.library_nodes.form import GRADIENT
 from dacergnn.viewer.boxes import Box, results_of
 
 

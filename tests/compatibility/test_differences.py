@@ -71,6 +71,14 @@ def test_dgl_gives_gradients_to_maxima_over_no_edges() -> None:
     assert gradients == [[3.0, 0.0, 1.0], [1.0, 0.0, 1.0]]  # node 0 has an edge, and no part in the other relation
 
 
+def test_maxima_of_dgl_leave_missing_values_out() -> None:
+    dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
+    graph, x = dgl.graph(tuple(INTO_ONE), num_nodes=4), torch.tensor([[torch.nan], [2.0], [1.0], [0.0]])
+    original, compiled = (layer(graph, x)[3] for layer in both(dgl.nn.GINConv(None, "max")))
+    assert original == 2.0
+    assert compiled.isnan()
+
+
 def test_hgt_of_pyg_depends_on_the_order_of_edges_in_the_dictionary() -> None:
     torch.manual_seed(0)
     kinds = [("a", "to", "b"), ("b", "in", "b"), ("b", "of", "a")]

@@ -73,6 +73,14 @@ struct Sums;
 struct XFactors;
 struct YFactors;
 
+// Tells whether all elements of a row are zero.
+template <int64_t Width, class E>
+inline bool is_zero(const E* row) {
+    bool any = false;
+    for (int64_t i = 0; i < Width; ++i) any |= static_cast<std::conditional_t<(sizeof(E) < 4), float, E>>(row[i]) != 0;
+    return !any;
+}
+
 template <bool First, class A, class B>
 inline auto& either(A& a, B& b) {
     if constexpr (First)
@@ -114,11 +122,15 @@ struct Factors {
 // Names the operand that repeats over consecutive rows, so that the rows of the other are summed before the product.
 enum class Runs { kNone, kOfX, kOfY };
 
+// Names the operand that is a gradient of the rows themselves. Rows where it is zero take no part: nobody reads them,
+// and a missing value of the other operand, which is NaN, must not reach the weights.
+enum class Gradient { kNone, kX, kY };
+
 // Computes dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t, zeros for a
 // type without rows. Rows, gathers (nullptr: identity), scale and T are as in segment_gemm; X rows are (H, K), Y rows
 // are (H, M). The sums do not depend on the number of threads.
-template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, class XE, class YE, class Scale, class Out,
-          class XGather, class YGather, class Rows>
+template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, Gradient G = Gradient::kNone, class XE,
+          class YE, class Scale, class Out, class XGather, class YGather, class Rows>
 void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGather ygather, const I* ptr, int64_t types,
                    const Rows rows, const Scale* scale, Out* dW) {
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
@@ -145,7 +157,6 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
     const auto x_row = [=](int64_t p) { return X + at(xgather, at(rows, p)) * (H * K); };
     const auto y_row = [=](int64_t p) { return Y + at(ygather, at(rows, p)) * (H * M); };
     const auto sum = [=](int64_t begin, int64_t end, int64_t, T* into) {
-        if (begin == end) std::fill(into, into + H * K * M, T(0));
         T* sums = kSums ? scratch<outer::Sums, T>(kBlock * H * S) : nullptr;
         const Left* xs[kBlock];
         const Right* ys[kBlock];
@@ -157,12 +168,17 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
                 prefetch_row<H * M, 2>(y_row(next));
             }
         };
-        for (int64_t p = begin, first = true; p < end; first = false) {
+        bool first = true;
+        for (int64_t p = begin; p < end; first = false) {
             int64_t n = 0;
             const void* repeated = nullptr;
             for (; p < end; ++p) {
                 const XE* x = x_row(p);
                 const YE* y = y_row(p);
+                if constexpr (G == Gradient::kX)
+                    if (outer::is_zero<H * K>(x)) continue;
+                if constexpr (G == Gradient::kY)
+                    if (outer::is_zero<H * M>(y)) continue;
                 const void* const other = sums_y ? static_cast<const void*>(x) : y;
                 const Scale* factor = scale + at(rows, p) * HS;
                 if constexpr (kSums) {
@@ -190,6 +206,7 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
                 outer::either<!sums_y>(ys, xs)[n] = outer::either<!sums_y>(y, x);
                 ++n;
             }
+            if (n == 0) break;  // no row is left
             next = irregular ? p : end;  // the hardware prefetcher follows regular rows
             const outer::Factors<F, Left, H * K, kBlock, outer::XFactors> a(xs, n);
             const outer::Factors<F, Right, H * M, kBlock, outer::YFactors> b(ys, n);
@@ -202,6 +219,7 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
                     outer::block_product<F, D, C, asks>(a.rows, h * K, b.rows, h * M, count, block, !first, ahead);
             }
         }
+        if (first) std::fill(into, into + H * K * M, T(0));
     };
     chunked_sum<T>(ptr, types, H * K * M, gemm::kRowWork<H, K, M>, dW, sum);
 }

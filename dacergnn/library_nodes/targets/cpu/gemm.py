@@ -25,7 +25,7 @@ def gemm_code(plan: GemmPlan) -> str:
     scale = "static_cast<const Value*>(nullptr)" if gemm.scale is None else PREFIX + gemm.scale.name
     sizes = f"Value, Index, {plan.heads}, {plan.k}, {plan.m}"
     if plan.form == "outer":
-        template = f"{sizes}, {plan.scales}, {_runs(plan)}"
+        template = f"{sizes}, {plan.scales}, {_runs(plan)}, {_gradient(plan)}"
         return f"{one}dacergnn::segment_outer<{template}>({x}, {w}, {types}, {order}, {scale}, {out});"
     template = f"{sizes}, {str(gemm.w.transposed).lower()}, {plan.scales}{_tile(plan)}"
     operands = f"{x}, {PREFIX}{gemm.w.name}, {types}, {order}, {scale}"
@@ -54,6 +54,11 @@ def _tile(plan: GemmPlan) -> str:
 def _runs(plan: GemmPlan) -> str:
     runs = {(True, False): "kOfX", (False, True): "kOfY"}.get(plan.repeats, "kNone")
     return f"dacergnn::Runs::{runs}"
+
+
+def _gradient(plan: GemmPlan) -> str:
+    operand = {0: "kX", 1: "kY", None: "kNone"}[plan.gemm.gradient_of_rows]
+    return f"dacergnn::Gradient::{operand}"
 
 
 def _finish(plan: GemmPlan) -> str:
