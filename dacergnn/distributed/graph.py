@@ -203,9 +203,9 @@ class DistributedGraph:
 
         Args:
             edge_type: [E] the types of all edges of the whole graph.
-            num_edge_types: The number of these types.
+            num_edge_types: The number of these types; None for those of the whole graph.
             node_type: [N] the types of all nodes of the whole graph.
-            num_node_types: The number of these types.
+            num_node_types: The number of these types, likewise.
             exchanges: Whether layers take rows of own nodes only, and exchange themselves what takes the fewest bytes:
                 these rows, values that are computed of them first, or parts of sums. All processes then make the graph
                 together, and call layers together, with gradients of the same arrays. Else layers take the rows that
@@ -216,7 +216,8 @@ class DistributedGraph:
         for name, types, count in (("edge_type", edge_type, self._sizes[0]), ("node_type", node_type, self._sizes[1])):
             if types is not None and types.shape != (count,):
                 raise ArrayError(name, f"has shape {list(types.shape)}; give the types of the whole graph, [{count}]")
-        types = _Types(edge_type, num_edge_types, node_type, num_node_types)
+        counts = _number_of(edge_type, num_edge_types), _number_of(node_type, num_node_types)
+        types = _Types(edge_type, counts[0], node_type, counts[1])
         graph = self._graph(self._whole, types)
         if exchanges:
             graph = OwnNodes.of(graph, self._exchanges[ONLY], self._part.owners[ONLY], self._own[ONLY], node_type)
@@ -300,3 +301,8 @@ class DistributedGraph:
                     raise ArrayError(name, f"has nodes of type {kind!r}, which owners lacks")
                 if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < len(owners[kind]):
                     raise ArrayError(name, f"reaches node {int(row.max())}, but owners has {len(owners[kind])} nodes")
+
+
+def _number_of(types: Tensor | None, given: int | None) -> int | None:
+    """Returns the number of types of the whole graph; a part of it may lack the last ones."""
+    return given if given is not None or types is None or not len(types) else int(types.max()) + 1

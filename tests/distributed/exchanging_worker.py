@@ -148,6 +148,9 @@ def compared(size: int) -> dict[str, dict[str, Any]]:
             dist.all_reduce(received)
             about["received"] = int(received)
             about["exchanged"] = [own for own in graph.derived.values() if isinstance(own, Exchanged)][-1].summary
+    elsewhere = torch.full((EDGES,), RELATIONS)
+    elsewhere[part.edges] = 0
+    found["types"] = {"number": part.hetero_graph(elsewhere).size("R")}
     found["errors"] = refused(graph, tensors[0][part.own])
     return found
 

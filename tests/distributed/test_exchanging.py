@@ -73,6 +73,10 @@ def test_calls_that_cannot_be_exchanged_are_refused(found: dict[str, Any]) -> No
     assert errors["gradients"].startswith("this process calls RGCN with gradients of W, bias, root, x, but another one")
 
 
+def test_types_are_those_of_the_whole_graph(found: dict[str, Any]) -> None:
+    assert found["types"]["number"] == 4
+
+
 def test_gradients_of_exchanged_rows_are_not_written_to(tmp_path: Path) -> None:
     """Checks rows to which something is added, which share the tensor of the gradient; a process reads its own row."""
     with lone_process("gloo", tmp_path):
