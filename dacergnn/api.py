@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from types import FunctionType
@@ -131,6 +131,9 @@ def optimize(
     if on_unsupported == "warn":
         for name, reason in replacement.refused.items():
             warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
+        for name, kind, holder in _unregistered(model):
+            reason = f"torch registers no modules of a {holder}; use torch.nn.Module{holder.title()}"
+            warnings.warn(f"{name} holds a {kind} that is left as it is: {reason}.", stacklevel=2)
         if not replacement.refused and filter_fn is None and not _holds_compiled(result):
             warnings.warn(f"optimize found {NOTHING}", stacklevel=2)
     if _holds_compiled(result) and not _holds_compiled(model):
@@ -141,6 +144,24 @@ def optimize(
 def _holds_compiled(model: nn.Module) -> bool:
     """Returns whether calls of a model run compiled programs, perhaps those of a forward that is compiled already."""
     return any(isinstance(m, (CompiledLayer, RunsPrograms)) or is_compiled_forward(m) for m in model.modules())
+
+
+def _unregistered(model: nn.Module) -> Iterator[tuple[str, str, str]]:
+    """Yields layers in lists and dictionaries of a model, by the attribute and class, and the kind of container."""
+    known = {*model.modules()}
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if type(value) not in (list, tuple, dict) or name.startswith("_"):
+                continue
+            kept: Any = value
+            for item in kept.values() if type(value) is dict else kept:
+                if isinstance(item, nn.Module) and item not in known and _may_be_compiled(item):
+                    yield f"{prefix}.{name}".lstrip("."), type(item).__name__, "dict" if type(value) is dict else "list"
+
+
+def _may_be_compiled(module: nn.Module) -> bool:
+    left = [m for m in module.modules() if not isinstance(m, CompiledLayer)]
+    return any(find_frontend(m) is not None or find_tracer(m) is not None for m in left)
 
 
 def _beside(model: nn.Module, graph: HeteroGraph) -> HeteroGraph:

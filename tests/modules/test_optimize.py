@@ -276,3 +276,21 @@ def test_layers_of_other_numbers_of_relations_on_one_graph() -> None:
         fast = dacergnn.optimize(nn.ModuleList([few, many]), on_unsupported="error")
         for layer, expected in zip(fast, (few, many), strict=True):
             assert_close(layer(*args), expected(*args))
+
+
+def test_layers_in_lists_and_dictionaries_are_named() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.compiled = pyg().GCNConv(4, 4), [dacergnn.optimize(pyg().GCNConv(4, 4))]
+            self.all = [self.first, pyg().SAGEConv(4, 4), nn.Linear(4, 4)]
+            self.by_name = {"own": nn.Sequential(pyg().GATConv(4, 4))}
+
+    with pytest.warns(UserWarning, match="left as it is: torch registers no modules") as caught:
+        dacergnn.optimize(nn.Sequential(Model()))
+    texts = [str(w.message).partition(": torch registers no modules of a ") for w in caught]
+    assert [(what, remedy) for what, _, remedy in texts] == [
+        ("0.all holds a SAGEConv that is left as it is", "list; use torch.nn.ModuleList."),
+        ("0.by_name holds a Sequential that is left as it is", "dict; use torch.nn.ModuleDict."),
+    ]
+    dacergnn.optimize(nn.Sequential(Model()), on_unsupported="ignore")
