@@ -167,8 +167,8 @@ UNCOVERED: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {
     "GCNConv runs uncompiled: edge_weight must be a tensor [60] of torch.float64.": (
         "GCNConv", lambda: (draw(N, K), edges(), weights().float())
     ),
-    "SAGEConv runs uncompiled: x is [1, 2, 17, 6]; it must be a tensor of shape [N, 6].": (
-        "SAGEConv", lambda: (draw(1, 2, N, K), edges())
+    "SAGEConv runs uncompiled: x has shape [2, 0, 17, 6]; pass features of one graph at least.": (
+        "SAGEConv", lambda: (draw(2, 0, N, K), edges())
     ),
 }  # fmt: skip
 
