@@ -13,7 +13,7 @@ class Buffers:
     """Holds copies of a module's buffers, as norms write in training."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+        self._before = [(buffer, buffer.clone()) for buffer in module.buffers() if not buffer.is_meta]
 
     @torch.no_grad()
     def restore(self) -> None:
