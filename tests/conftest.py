@@ -27,8 +27,9 @@ os.environ.setdefault("DACERGNN_QUIET", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Values do not depend on how hard g++ tries; tests of kernels build them as users do. Generated functions take all
 # sizes and types, and DaCe's functions around them, whether anybody uses them or not.
-UNUSED = "-Wno-unused-parameter -Wno-unused-variable -Wno-unused-local-typedefs -Wno-unused-function"
-os.environ.setdefault("CXXFLAGS", f"-O0 -Wall -Wextra -Werror {UNUSED}")
+UNUSED = ("parameter", "variable", "but-set-variable", "local-typedefs", "function")
+WARNINGS = " ".join(["-Wall", "-Wextra", "-Werror", *[f"-Wno-unused-{what}" for what in UNUSED]])
+os.environ.setdefault("CXXFLAGS", f"-O0 {WARNINGS}")
 os.environ.setdefault("DACERGNN_CACHE_DIR", str(ROOT / ".cache" / "dacergnn"))
 if "DACERGNN_DATA" not in os.environ and (ROOT.parent / "shared" / "data").is_dir():
     os.environ["DACERGNN_DATA"] = str(ROOT.parent / "shared" / "data")

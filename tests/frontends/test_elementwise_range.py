@@ -33,6 +33,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "add": lambda x: torch.add(x, 1.0, alpha=3), "sub": lambda x: 1.0 - x, "mul": lambda x: x * -3.0,
     "div": lambda x: 3.0 / x, "share": lambda x: x / (x + 1.0),
     "share of squares": lambda x: x / (x.square() + 1.0),
+    "selu": F.selu, "celu": F.celu, "celu of a half": lambda x: F.celu(x, 0.5), "hardtanh": F.hardtanh,
+    "hardtanh of 0 and 2": lambda x: F.hardtanh(x, 0.0, 2.0), "relu6": F.relu6,
+    "hardswish": F.hardswish, "softshrink": F.softshrink, "hardshrink": F.hardshrink,
+    "softsign": F.softsign, "threshold": lambda x: F.threshold(x, 0.1, 20.0),
     # An infinite slope behind a function that hides it.
     "sqrt of relu": lambda x: F.relu(x).sqrt(), "log of clamp": lambda x: x.clamp(min=0).log(),
     "sqrt of maximum": lambda x: torch.maximum(x, torch.zeros_like(x)).sqrt(),

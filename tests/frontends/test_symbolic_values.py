@@ -81,6 +81,7 @@ EDGEWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "arithmetic": lambda x, y, a: (x - 2 * y) / (y * y + 1.5) + 1 - x * 0.5 + (3 - x) / 2 + 1 / (x**2 + 1),
     "alpha": lambda x, y, a: torch.add(x, y, alpha=0.5) - torch.sub(x, y, alpha=2),
     "functions": lambda x, y, a: x.exp() + torch.tanh(y) + torch.sigmoid(x) + x.abs().sqrt() + (y * y + 1).log(),
+    "mish": lambda x, y, a: F.mish(30 * x) + F.mish(-y, inplace=False) + F.tanhshrink(x),
     "activations": lambda x, y, a: F.relu(x) + F.leaky_relu(y, 0.2) + F.elu(x) + F.gelu(y) + F.silu(x) + F.softplus(y),
     "modules": lambda x, y, a: nn.Tanh()(x) + nn.Identity()(y),
     "clamp": lambda x, y, a: x.clamp(min=-0.5, max=0.5) + torch.clamp(y, min=0.1) + x.clamp_min(0),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic import Trace, elementwise
+from dacergnn.frontends.symbolic import Trace, activations, elementwise
 from dacergnn.frontends.symbolic.edges import EdgeSet, EndIndex, PartedEdges, end_index
 from dacergnn.frontends.symbolic.record import ABOUT, spelled
 from dacergnn.frontends.symbolic.table import RULES
@@ -61,7 +61,7 @@ class Static(Value):
             if func in functions:
                 return handler(func, *args, **kwargs)
         rule = RULES.get(func)
-        if rule is not None and rule.__module__ == elementwise.__name__:
+        if rule is not None and rule.__module__ in (activations.__name__, elementwise.__name__):
             return _row_by_row(func, args, kwargs)
         raise _unknown(func)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic import axes, elementwise, products
+from dacergnn.frontends.symbolic import activations, axes, elementwise, products
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
 from dacergnn.frontends.symbolic.callers import caller_text
 from dacergnn.frontends.symbolic.dispatch import records
@@ -22,7 +22,7 @@ from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value, held
 
-RULE_MODULES = (axes, elementwise, products)
+RULE_MODULES = (activations, axes, elementwise, products)
 """Modules that fill the table of rules when they are imported."""
 COUNTS = {
     getattr(owner, name)
