@@ -65,8 +65,10 @@ def find_tracer(module: nn.Module) -> type[Tracer] | None:
     """Returns the tracer of a layer that has no front end, or None if it is no message passing layer."""
     if is_message_passing(module):
         return MessagePassingTracer
-    if [m for m in module.modules() if _takes_graphs(m)] != [module] or find_frontend(module) is not None:
-        return None  # layers within others are compiled by themselves
+    if not _takes_graphs(module) or find_frontend(module) is not None:
+        return None
+    if any(_takes_graphs(part) for part in module.modules() if part is not module):
+        return None  # these are compiled by themselves
     from dacergnn.frontends.dgl.forward import ForwardTracer
 
     return ForwardTracer
