@@ -82,7 +82,7 @@ A compiled layer computes what its layer means, also where a library computes so
 - **Maxima over no edges** have no gradient. In DGL, the gradient of a relation without edges reaches node 0.
 - **Maxima of missing values** are missing, NaN, as those of torch and PyG. DGL's leave NaN out.
 - **HGTConv** means the same in whatever order its dictionaries are. With PyG 2.8, results depend on the order of the
-  edge types in `edge_index_dict`, which should be that of the metadata.
+  edge types in `edge_index_dict`, which should be the order that the layer was made with.
 - **Edges of 32 bits** have the gradients of edges of 64 bits. With torch's own functions, those of many of PyG's layers
   are wrong.
 """
