@@ -1,4 +1,4 @@
-"""What every test runs under: two threads (one beside others), a kept build cache, real graphs, strict DaCe."""
+"""Sets up what every test runs under: two threads (one beside others), a build cache, real graphs, strict DaCe."""
 
 from __future__ import annotations
 

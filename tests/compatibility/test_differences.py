@@ -1,4 +1,4 @@
-"""Where compiled layers differ from their originals on purpose; each case is a line of docs/compatibility.md.
+"""Shows where compiled layers differ from their originals on purpose; each case is a line of docs/compatibility.md.
 
 Each test shows both sides: a release of a library that computes something else makes it fail.
 """
