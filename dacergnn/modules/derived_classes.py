@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TypeVarTuple
@@ -21,17 +20,15 @@ def made_once(
     Classes that users make in functions and notebooks go when they drop them, and what was made of them goes, too.
     """
     known: weakref.WeakKeyDictionary[type, dict[object, weakref.ref[type[nn.Module]]]] = weakref.WeakKeyDictionary()
-    lock = threading.RLock()
 
     @functools.wraps(make)
     def found(base: type[nn.Module], *options: *_Options) -> type[nn.Module]:
-        with lock:
-            of_base = known.setdefault(base, {})
-            reference = of_base.get(options)
-            derived = None if reference is None else reference()
-            if derived is None:
-                derived = make(base, *options)
-                of_base[options] = weakref.ref(derived)
-            return derived
+        of_base = known.setdefault(base, {})
+        reference = of_base.get(options)
+        derived = None if reference is None else reference()
+        if derived is None:
+            derived = make(base, *options)
+            of_base[options] = weakref.ref(derived)
+        return derived
 
     return found
