@@ -33,10 +33,10 @@ layers.missing
 
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "DACERGNN_DATA")} | variables
-    elsewhere = tempfile.gettempdir()  # where Python does not find the checkout
-    return subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, check=False, env=environment, cwd=elsewhere
-    )
+    with tempfile.TemporaryDirectory() as empty:  # where Python finds neither the checkout nor another's files
+        return subprocess.run(
+            [*map(str, command)], capture_output=True, text=True, check=False, env=environment, cwd=empty
+        )
 
 
 def done(*command: str | Path, **variables: str) -> str:
