@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,12 @@ def _unary(
 ) -> Operator:
     """Returns the operator of an element-wise function y of an operand x with derivative ``slope(x, y)``."""
     return Operator(1, numpy, code, lambda a, s, y: (op("mul", s, slope(a[0], y)),), python, **about)
+
+
+def _steps(numpy: Callable[..., Any], function: str, *names: str) -> Operator:
+    """Returns the operator of a function with steps, which has slope 0 everywhere, as in torch."""
+    flat = _unary(numpy, f"std::{function}({{0}})", lambda x, y: Const(0.0), f"{function}({{0}})", cost="select")
+    return replace(flat, finite=True, torch=InTorch(names))
 
 
 def _compare(numpy: Callable[..., Any], sign: str) -> Operator:
@@ -314,6 +320,10 @@ OPERATORS: dict[str, Operator] = {
         finite=True,
         torch=_functions("abs", "absolute"),
     ),
+    "round": _steps(np.round, "rint", "round"),  # half to even
+    "floor": _steps(np.floor, "floor", "floor"),
+    "ceil": _steps(np.ceil, "ceil", "ceil"),
+    "trunc": _steps(np.trunc, "trunc", "trunc", "fix"),
     "erf": _unary(
         special.erf,
         "dacergnn::erf({0})",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.expr import Expr, const
 from dacergnn.frontends.symbolic.table import rule
@@ -94,6 +96,16 @@ def _tanhshrink(c: LayerCall, a: Any) -> Expr:
 def _softsign(c: LayerCall, a: Any) -> Expr:
     x = c.operand(a)
     return apply("div", x, apply("add", apply("abs", x), const(1.0)))
+
+
+@rule("prelu", "_prelu_kernel")
+def _prelu(c: LayerCall, a: Any, weight: Any) -> Expr:
+    """Scales what is below 0 by a weight for all, or for each entry of the first axis of rows."""
+    slopes = c.tensor(weight)
+    if slopes.dim() == 1:
+        slopes = c.trace.torch(Tensor.view, slopes, (-1, *[1] * (len(c.shape) - 2)))
+    x = c.operand(a)
+    return _where("gt", x, const(0.0), x, apply("mul", x, c.operand(slopes)))
 
 
 @rule("threshold", "_threshold")

@@ -11,6 +11,7 @@ import torch
 
 from dacergnn.frontends.symbolic.call import FEW, LayerCall, Untranslatable, apply, concat, reshaped
 from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
+from dacergnn.frontends.symbolic.joined import join
 from dacergnn.frontends.symbolic.table import rule
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.library_nodes.form import size
@@ -70,14 +71,7 @@ def _layer_norm(
     count = normalized_shape[-1]
     if len(normalized_shape) > 1:
         raise Untranslatable
-    x = c.value(a)
-    centred = apply("sub", x, _mean(c, a, -1))
-    squares = apply("mul", centred, centred) if count == 1 else Expr("dot_prd", (centred, centred), (), x.shape[:-1])
-    variance = apply("mul", squares, const(1.0 / count))
-    normed = apply("div", centred, apply("sqrt", apply("add", variance, const(eps))))
-    if weight is not None:
-        normed = apply("mul", normed, c.operand(weight))
-    return normed if bias is None else apply("add", normed, c.operand(bias))
+    return _scaled(c, _normed(c.value(a), count, eps), weight, bias)
 
 
 def _axes(a: Any, dim: Any) -> list[int]:
@@ -127,7 +121,7 @@ def _reordered(c: LayerCall, a: Any, order: list[int]) -> Expr:
 def _cat(c: LayerCall, tensors: Any, dim: int = 0) -> Expr:
     dim = dim % len(c.shape)
     if dim == 0:
-        raise Untranslatable
+        return join(c, tensors)
     flat = all(d == 1 for d in c.shape[1:dim])  # the parts follow each other in a row
     if not flat and dim != len(c.shape) - 1:
         raise Untranslatable
@@ -149,6 +143,19 @@ def _stack(c: LayerCall, tensors: Any, dim: int = 0) -> Expr:
 
 @rule("softmax")
 def _softmax(c: LayerCall, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
+    grown = apply("exp", _shifted(c, a, dim))
+    return apply("div", grown, Expr("sum", (grown,), (), grown.shape[:-1]))
+
+
+@rule("log_softmax")
+def _log_softmax(c: LayerCall, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
+    shifted = _shifted(c, a, dim)
+    total = Expr("sum", (apply("exp", shifted),), (), shifted.shape[:-1])
+    return apply("sub", shifted, apply("log", total))
+
+
+def _shifted(c: LayerCall, a: Any, dim: int | None) -> Expr:
+    """Subtracts the largest number of each last axis, so that powers do not overflow."""
     x, own = c.value(a), a.shape
     if dim is None or dim % len(own) != len(own) - 1 or len(own) < 2 or not 1 < own[-1] <= FEW:
         raise Untranslatable
@@ -156,8 +163,58 @@ def _softmax(c: LayerCall, a: Any, dim: int | None = None, _stacklevel: int = 3,
     largest = parts[0]
     for part in parts[1:]:
         largest = apply("max", largest, part)
-    grown = apply("exp", apply("sub", x, Expr("detach", (largest,), (), largest.shape)))
-    return apply("div", grown, Expr("sum", (grown,), (), x.shape[:-1]))
+    return apply("sub", x, Expr("detach", (largest,), (), largest.shape))
+
+
+@rule("glu")
+def _glu(c: LayerCall, a: Any, dim: int = -1) -> Expr:
+    dim = dim % a.dim()
+    half = a.shape[dim] // 2
+    return apply("mul", part_of(c, a, dim, 0, half), apply("sigmoid", part_of(c, a, dim, half, 2 * half)))
+
+
+@rule("norm", "vector_norm")
+def _norm(c: LayerCall, a: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, **options: Any) -> Expr:
+    """Returns the lengths of vectors along the last axis, with no slope where they are 0, as torch has it."""
+    p = options.pop("ord", p)
+    if p not in (2, "fro", None) or any(v is not None for v in options.values()) or _axes(a, dim) != [a.dim() - 1]:
+        raise Untranslatable
+    squares = _squares(c.value(a), a.shape[-1])
+    absent = apply("ge", const(0.0), squares)
+    return apply("where", absent, const(0.0), apply("sqrt", apply("where", absent, const(1.0), squares)))
+
+
+@rule("normalize")
+def _normalize(c: LayerCall, a: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Expr:
+    return apply("div", c.value(a), apply("clamp_min", _norm(c, a, p, dim), const(eps)))
+
+
+def _squares(x: Expr, count: int) -> Expr:
+    """Returns the sums of squares along the last axis of rows, which has ``count`` entries."""
+    return apply("mul", x, x) if count == 1 else Expr("dot_prd", (x, x), (), x.shape[:-1])
+
+
+@rule("group_norm")
+def _group_norm(c: LayerCall, a: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Expr:
+    x, channels = c.value(a), a.shape[-1]
+    if a.dim() != 2:
+        raise Untranslatable
+    width = channels // num_groups
+    groups = reshaped(x, squeezed(torch.Size((1, num_groups, width))))
+    return _scaled(c, reshaped(_normed(groups, width, eps), x.shape), weight, bias)
+
+
+def _normed(x: Expr, count: int, eps: float) -> Expr:
+    """Normalizes rows along the last axis, which has ``count`` entries."""
+    total = x if count == 1 else Expr("sum", (x,), (), x.shape[:-1])
+    centred = apply("sub", x, apply("mul", total, const(1.0 / count)))
+    variance = apply("mul", _squares(centred, count), const(1.0 / count))
+    return apply("div", centred, apply("sqrt", apply("add", variance, const(eps))))
+
+
+def _scaled(c: LayerCall, x: Expr, weight: Any, bias: Any) -> Expr:
+    scaled = x if weight is None else apply("mul", x, c.operand(weight))
+    return scaled if bias is None else apply("add", scaled, c.operand(bias))
 
 
 @rule("chunk", "split", "tensor_split", "unbind", view=True)

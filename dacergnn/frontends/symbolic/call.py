@@ -52,7 +52,7 @@ class LayerCall:
         if type(argument) is not Value:
             raise Untranslatable
         expr = argument.node.expr
-        if argument.node.dtype == self.dtype or expr.op == "const":
+        if argument.node.elements == self.dtype or expr.op == "const":
             return expr
         if expr.tensor is None:
             raise Untranslatable

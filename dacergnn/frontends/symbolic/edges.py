@@ -246,6 +246,12 @@ class EndIndex(_Index):
     axis: int
 
 
+class JoinedIndex(EndIndex):
+    """Represents end points of all edges, followed by all ``nodes`` once."""
+
+    nodes: int
+
+
 def edge_index(edges: EdgeSet) -> EdgeIndex:
     """Returns the index of the edges in the form that functions of recorded values know."""
     index = edges.edge_index.as_subclass(EdgeIndex)

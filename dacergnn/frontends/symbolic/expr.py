@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.edges import EdgeSet
 
 
+WITHOUT_GRADIENT = ("detach", "gt", "ge", "eq")
 _SERIAL = count()
 
 
@@ -82,7 +83,7 @@ def has_gradient(expr: Expr) -> bool:
     waiting, seen = [expr], set[int]()
     while waiting:
         one = waiting.pop()
-        if one.op == "detach" or one.serial in seen:
+        if one.op in WITHOUT_GRADIENT or one.serial in seen:
             continue
         if one.tensor is not None and one.tensor.requires_grad:
             return True

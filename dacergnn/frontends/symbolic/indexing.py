@@ -11,8 +11,9 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
-from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, end_index, row_of, untracked
+from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, JoinedIndex, row_of, untracked
 from dacergnn.frontends.symbolic.expr import Expr, const, version
+from dacergnn.frontends.symbolic.joined import joined_ends, split
 from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.trace import Trace
@@ -42,7 +43,7 @@ def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
 
 def gather(trace: Trace, x: Any, index: Any) -> Value | None:
     """Records ``x[index]`` for end points of edges; returns None for anything else."""
-    if not isinstance(index, EndIndex) or index.dim() != 1 or isinstance(x, EdgeIndex | EndIndex):
+    if type(index) is not EndIndex or index.dim() != 1 or isinstance(x, EdgeIndex | EndIndex):
         return None
     if type(x) is not Value:
         if not x.is_floating_point():
@@ -165,7 +166,15 @@ def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reductio
     target, src = (v if type(v) is Value else trace.value(v) for v in (target, src))
     start, expr = target.node.expr, src.node.expr
     empty = start.data == (0.0,)
-    if target.shape[1:] != src.shape[1:] or src.shape[0] != edges.count or not (empty or reduction == "+="):
+    if target.shape[1:] != src.shape[1:] or not (empty or reduction == "+="):
+        raise Untranslatable
+    if type(index) is JoinedIndex:
+        if reduction != "+=" or not len(index) == src.shape[0] or index.nodes != target.shape[0]:
+            raise Untranslatable
+        expr, joined = split(expr, number(edges.count))
+        start = joined if empty else apply("add", start, joined)
+        empty = False
+    elif src.shape[0] != edges.count:
         raise Untranslatable
     if start.on_edges or any(e.edges not in (None, edges) for e in (start, expr)):
         raise Untranslatable
@@ -211,7 +220,9 @@ def _view(func: Any) -> None:
                 view = trace.torch(func, x.plain, *args, **options)
         axis = _axis(x, view, args)
         trace.same_size(view, axis, x.plain, x.axis)
-        return end_index(x.edges, x.side, view, axis)
+        index = view.as_subclass(type(x))
+        vars(index).update(vars(x), plain=view, axis=axis)
+        return index
 
     INDEXING[func] = handler
 
@@ -235,6 +246,11 @@ def _axis(index: EndIndex, view: Tensor, args: tuple[Any, ...]) -> int:
 for _function in (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, torch.unsqueeze, Tensor.expand,
                   Tensor.expand_as, Tensor.long, Tensor.to, Tensor.contiguous):  # fmt: skip
     _view(_function)
+
+
+@_handles(torch.cat, torch.concat, torch.concatenate)
+def _cat(trace: Trace, tensors: Any, dim: int = 0) -> Any:
+    return joined_ends(trace, *tensors) if dim == 0 and len(tensors) == 2 else None
 
 
 @_handles(Tensor.unbind, torch.unbind)

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic import activations, axes, elementwise, products
+from dacergnn.frontends.symbolic import activations, axes, elementwise, masks, products
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
 from dacergnn.frontends.symbolic.callers import caller_text
 from dacergnn.frontends.symbolic.dispatch import records
-from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain, untracked
+from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, JoinedIndex, plain, untracked
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.shapes import known_sizes, result_shape, with_rows
 from dacergnn.frontends.symbolic.sizes import number
-from dacergnn.frontends.symbolic.table import IN_PLACE, RULES, VIEWS, Rule
+from dacergnn.frontends.symbolic.table import IN_PLACE, MASKS, RULES, VIEWS, Rule
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value, held
 
-RULE_MODULES = (activations, axes, elementwise, products)
+RULE_MODULES = (activations, axes, elementwise, masks, products)
 """Modules that fill the table of rules when they are imported."""
 COUNTS = {
     getattr(owner, name)
@@ -98,7 +98,7 @@ def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIn
         kind = type(item)
         if kind is Value:
             values.append(item)
-        elif kind is EndIndex or kind is EdgeIndex:
+        elif kind is EndIndex or kind is EdgeIndex or kind is JoinedIndex:
             ends.append(item)
         elif kind is tuple or kind is list:
             _find(item, values, ends)
@@ -142,11 +142,11 @@ def apply_rule(
     several = type(result) is list
     known = known_sizes(args, kwargs, values)
     shapes = [(with_rows(shape, known), dtype) for shape, dtype in (result if several else [result])]
-    dtype = shapes[0][1]
-    if not trace.takes(dtype):
+    elements = _elements_of(func, values) if shapes[0][1] is torch.bool else shapes[0][1]
+    if not trace.takes(elements):
         raise Untranslatable
     rows = _rows_of(values)
-    translated = rule(LayerCall(trace, shapes, dtype, rows), *args, **kwargs)
+    translated = rule(LayerCall(trace, shapes, elements, rows), *args, **kwargs)
     exprs = translated if several else (translated,)
     like = values[0] if func in VIEWS else None
     recorded = (func, _nodes(args), _nodes(kwargs))
@@ -155,8 +155,15 @@ def apply_rule(
         for i, (expr, (shape, dtype)) in enumerate(zip(exprs, shapes, strict=True))
     ]
     for result in results:
-        result.node.rows = rows
+        result.node.rows, result.node.elements = rows, elements
     return tuple(results) if several else results[0]
+
+
+def _elements_of(func: Any, values: list[Value]) -> torch.dtype:
+    """Returns the type of the numbers that stand for a mask; masks of nodes are made by torch."""
+    if not any(v.node.expr.on_edges for v in values) or not (func in MASKS or func in VIEWS):
+        raise Untranslatable
+    return values[0].node.elements
 
 
 def _rows_of(values: list[Value]) -> Tensor | None:

@@ -215,6 +215,8 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
             if data[0] != "ntype":  # it has the row space of the values that it is used with
                 mark(i, "E" if op == "gather" else ends[data[0]])
             mark(args[0], ends[data[0]] if op == "gather" else "E")
+        elif op == "join":
+            raise UnsupportedCallError("messages that are joined with rows of nodes have a form as a sum only.")
         elif op == "degree":
             mark(i, ends[data[0]])
         elif op == "pair_mean":

@@ -19,18 +19,21 @@ IN_PLACE: dict[Any, Any] = {}
 """Functions that write to their first argument -> the functions that return the same result instead."""
 VIEWS: set[Any] = set()
 """Functions whose results share memory with their first argument."""
+MASKS: set[Any] = set()
+"""Functions whose results may be truth values, besides views."""
 
 
 def _functions(name: str) -> list[Any]:
-    owners = (torch, Tensor, F)
+    owners = (torch, Tensor, F, torch.linalg)
     return list({id(f): f for o in owners if (f := getattr(o, name, None)) is not None}.values())
 
 
-def rule(*names: str, view: bool = False) -> Callable[[Rule], Rule]:
-    """Enters a rule for the functions of these names in torch, torch.Tensor and torch.nn.functional.
+def rule(*names: str, view: bool = False, mask: bool = False) -> Callable[[Rule], Rule]:
+    """Enters a rule for the functions of these names in torch, torch.Tensor, torch.nn.functional and torch.linalg.
 
     Args:
         view: The results share memory with the first argument.
+        mask: The results may be truth values.
     """
 
     def register(entry: Rule) -> Rule:
@@ -39,6 +42,8 @@ def rule(*names: str, view: bool = False) -> Callable[[Rule], Rule]:
                 RULES[function] = entry
                 if view:
                     VIEWS.add(function)
+                if mask:
+                    MASKS.add(function)
             for spelling in (f"{name}_", f"__i{name.strip('_')}__"):
                 for function in _functions(spelling):
                     IN_PLACE[function] = getattr(Tensor, name, None) or getattr(F, name)

@@ -269,7 +269,7 @@ class Trace:
             if node.expr.edges is None or not _needs_edges(node.expr):
                 self._replay(node)
             else:
-                pending.setdefault((node.expr.edges, node.dtype), []).append(node)
+                pending.setdefault((node.expr.edges, node.elements), []).append(node)
         for (edges, _), group in pending.items():
             with self._outermost():
                 self._compute(edges, group)
@@ -299,8 +299,11 @@ class Trace:
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
                 if not node.expr.uniform and node.rows is None:
-                    node.expr.becomes_leaf(node.real)
+                    node.expr.becomes_leaf(self._converted(node.real, node.elements))
         return node.real
+
+    def _converted(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        return tensor if tensor.dtype == dtype else self.torch(Tensor.to, tensor, dtype)
 
     def _replayed(self, value: Any) -> Any:
         if type(value) is Node:
@@ -343,6 +346,9 @@ class Trace:
         for expr in constant:
             if expr.tensor is not None and expr.tensor.requires_grad:
                 self._detach(expr, [node for node in nodes if _unviewed(node.expr) is expr])
+        for node in nodes:
+            if node.real is not None:
+                node.real = self._converted(node.real, node.dtype)
 
     def _detach(self, expr: Expr, nodes: list[Node]) -> None:
         """Takes the gradients from the numbers of a detached expression, which a program returns beside others."""

@@ -23,14 +23,16 @@ class Node:
     """Holds one recorded value: its expression, and the torch call that computes it eagerly if it needs no edges.
 
     ``rows`` are the edges [n] that it has rows of, if these are only some; the expression has rows of all edges.
+    ``elements`` is the type of the numbers that a program computes: that of the value, or the zeros and ones of a mask.
     """
 
-    __slots__ = ("call", "dtype", "expr", "real", "rows", "shape")
+    __slots__ = ("call", "dtype", "elements", "expr", "real", "rows", "shape")
 
     def __init__(
         self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), real: Tensor | None = None
     ) -> None:
         self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
+        self.elements = dtype
         self.rows: Tensor | None = None
 
 
@@ -80,7 +82,7 @@ class Value(Tensor):
 
     @property
     def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
-        return self.owner.grad and has_gradient(self.node.expr)
+        return self.owner.grad and self.dtype.is_floating_point and has_gradient(self.node.expr)
 
     def dim(self) -> int:
         return len(self.node.shape)
