@@ -16,7 +16,7 @@ from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, Unsupp
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
 from dacergnn.frontends.frontend import GRAPH_LIBRARIES, has_foreign_methods
 from dacergnn.frontends.linear import has_hooks
-from dacergnn.modules.buffers import buffers_kept
+from dacergnn.modules.contents import contents_kept
 from dacergnn.modules.core import Core
 from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.graphs import GraphCache
@@ -127,7 +127,7 @@ class LayerCore(Core):
         try:
             if frontend is not None:
                 self._check_hooks(frontend)
-                with buffers_kept(original):  # parametrizations such as spectral norm write where one reads
+                with contents_kept(original):  # parametrizations such as spectral norm write where one reads
                     return FrontendRunner(self, frontend(original))
         except UnsupportedLayerError as reason:
             self.refused = reason

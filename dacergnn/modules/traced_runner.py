@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import DacergnnError, ProgramError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
@@ -18,9 +19,10 @@ from dacergnn.frontends.symbolic import Tracer
 from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
 from dacergnn.frontends.symbolic.edges import EdgeSet, Form
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
+from dacergnn.frontends.symbolic.value import computed
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
-from dacergnn.modules.buffers import Buffers
+from dacergnn.modules.contents import Contents
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
@@ -84,7 +86,7 @@ class TracedRunner(Runner):
             attempt = replays.attempt(args, kwargs)
             _check_hooks(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
-            with _as_before(self.original):
+            with _as_before(self.original, (args, kwargs)):
                 result = self.tracer.call(runtime, args, kwargs)
             self.check_plan()
             for recording, error in failed:
@@ -185,17 +187,18 @@ def _check_hooks(module: nn.Module) -> None:
 
 
 @contextmanager
-def _as_before(module: nn.Module) -> Generator[None]:
-    """Restores buffers and the state of random numbers if a call fails, so that the original can run it."""
-    if not module.training:
-        yield
-        return
+def _as_before(module: nn.Module, arguments: Any) -> Generator[None]:
+    """Restores what the module holds if a call fails, hooks of arguments, and the state of random numbers.
+
+    Then the original can run it. After a call, recorded values that it has left in containers become tensors.
+    """
     device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
     state = random_state(device)
-    buffers = Buffers(module)
+    before = Contents(module, [t for t in tree_leaves(arguments) if isinstance(t, Tensor)])
     try:
         yield
     except (DacergnnError, *FAILURES):
         set_random_state(device, state)
-        buffers.restore()
+        before.restore()
         raise
+    before.replace(computed)

@@ -12,8 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import DacergnnError
 from dacergnn.modules.ahead import ahead
-from dacergnn.modules.buffers import buffers_kept
 from dacergnn.modules.compiled_parts import ANOTHER, UNTOUCHED, compiled_parts
+from dacergnn.modules.contents import contents_kept
 from dacergnn.modules.graph_forward import compiled_forwards
 
 
@@ -22,7 +22,7 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
     The Python of the model runs, with zeros in place of the results of layers that are not compiled yet: as the model
     stands, with gradients of what requires them, and once for inference (``eval()`` and ``torch.no_grad()``). Buffers,
-    random states and modes of training are as before afterwards; no gradient is computed.
+    attributes, random states and modes of training are as before afterwards; no gradient is computed.
 
     Args:
         model: A module that `optimize` returned, one that holds layers of `dacergnn.modules`, or a function that
@@ -42,7 +42,7 @@ def warmup(model: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     inputs = (*tree_leaves((args, kwargs)), *module.parameters())
     devices = {t.device.index for t in inputs if isinstance(t, Tensor) and t.is_cuda}
     try:
-        with torch.random.fork_rng([*devices]), buffers_kept(module), ahead():
+        with torch.random.fork_rng([*devices]), contents_kept(module), ahead():
             model(*args, **kwargs)
             with _evaluating(module), torch.no_grad():
                 model(*args, **kwargs)

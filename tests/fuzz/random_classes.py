@@ -71,7 +71,7 @@ STATEMENTS = [
     "self.last = h.detach()",
     "self.kept.append(h.detach().sum())",
     "if h.size(0) > 9:\n    h = 2 * h\nelse:\n    h = -h",
-    "if float(h.detach().sum()) > 0:\n    h = 0.5 * h",
+    "if float(h.detach().sum()) > 1e-6:  # where rounding errors do not decide\n    h = 0.5 * h",
     "if torch.isnan(h).any():\n    raise ValueError",
     "h = h.clone()\nh[0] = 0",
     "h = h.clone()\nh.mul_(1.5)",
@@ -92,6 +92,9 @@ MESSAGES = [
     "Rounded.apply(x_j)",
     "x_j + x_i.detach()",
     "torch.cat([x_j, x_i], -1)[:, :WIDTH]",
+    "torch.where(x_j > x_i, x_j, 0.5 * x_i)",
+    "x_j.masked_fill((x_j <= 0) & ~(x_i == x_j), -1.0)",
+    "F.normalize(x_j - 2 * x_i, dim=-1)",
 ]
 RESULTS = ["h", "h", "h", "(h, h.sum())", "{'h': h, 'x': 2 * h}", "h[:, 0]", "[h, self.mean]"]
 _HEAD = """
@@ -143,15 +146,17 @@ def text_of(seed: int, *, dgl: bool) -> str:
     rng = random.Random(seed)
     body = [rng.choice(STATEMENTS) for _ in range(rng.randint(2, 6))]
     body.insert(rng.randint(0, len(body)), "h = self.aggregated(h, edges)")
+    message, update = rng.choice(MESSAGES), rng.choice(UPDATES)
+    ties = any("Rounded" in text for text in (*body, message))  # each library has its own gradients for ties of maxima
+    reduce = rng.choice(["sum", "mean"] if ties else ["sum", "mean", "max"])
     head = _HEAD.format(
-        options="" if dgl else f"aggr={rng.choice(['add', 'mean', 'max'])!r}",
+        options="" if dgl else f"aggr={reduce!r}",
         arguments="edges, x" if dgl else "x, edges",
         body=indent("\n".join(body), " " * 8),
         result=rng.choice(RESULTS),
     )
     if dgl:
-        return head + _DGL.format(update=rng.choice(UPDATES).format(reduce=rng.choice(["sum", "mean", "max"])))
-    message = rng.choice(MESSAGES)
+        return head + _DGL.format(update=update.format(reduce=reduce))
     return head + _PYG.format(message=message, ends="x_i, x_j" if "x_i" in message else "x_j")
 
 

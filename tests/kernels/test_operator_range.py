@@ -33,6 +33,8 @@ UNARY: dict[str, tuple[str, Function]] = {
     "sigmoid": ("sigmoid({x})", torch.sigmoid), "silu": ("silu({x})", F.silu), "expm1": ("expm1({x})", torch.expm1),
     "clamp_min": ("clamp_min({x}, 0.1)", lambda x: x.clamp_min(0.1)),
     "clamp_max": ("clamp_max({x}, 0.0)", lambda x: x.clamp_max(0.0)),
+    "round": ("round({x})", torch.round), "floor": ("floor({x})", torch.floor), "ceil": ("ceil({x})", torch.ceil),
+    "trunc": ("trunc({x})", torch.trunc),
     "detach": ("detach({x}) + {x}", lambda x: x.detach() + x),
 }  # fmt: skip
 BINARY: dict[str, tuple[str, Function]] = {

@@ -26,6 +26,7 @@ ANYWHERE = [-40.0, -20.0, -3.0, -1.0, -0.5, 0.0, 0.25, 1.0, 3.0, 20.0, 40.0]
 POSITIVE = [1e-6, 0.25, 0.75, 1.0, 1.5, 4.0, 20.0]
 UNARY = (
     "neg", "exp", "expm1", "sin", "cos", "abs", "erf", "tanh", "sigmoid", "silu", "softplus", "relu", "gelu", "detach",
+    "round", "floor", "ceil", "trunc",
 )  # fmt: skip
 STATEMENTS = {
     "anywhere": [

@@ -39,6 +39,7 @@ ELEMENTWISE = {
     "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": torch.relu, "gelu": torch.nn.functional.gelu,
     "expm1": torch.expm1, "log1p": torch.log1p, "silu": torch.nn.functional.silu, "softplus": _softplus,
     "detach": torch.detach, "max": torch.maximum, "min": torch.minimum, "sin": torch.sin, "cos": torch.cos,
+    "round": torch.round, "floor": torch.floor, "ceil": torch.ceil, "trunc": torch.trunc,
 }  # fmt: skip
 BINARY = {
     ast.Add: torch.add, ast.Sub: torch.sub, ast.Mult: torch.mul, ast.Div: torch.div, ast.Gt: torch.gt,

@@ -46,6 +46,8 @@ class LayerCall:
         self.shape = self.shapes[0]
         """The shape of the result, or of the first of several results."""
         self.dtype = dtype
+        self.call: tuple[Any, ...] = ()
+        """The call of torch that computes the result, with nodes for values, if it is not the recorded one."""
 
     def value(self, argument: Any) -> Expr:
         """Returns the expression of a recorded value; raises Untranslatable for other arguments."""

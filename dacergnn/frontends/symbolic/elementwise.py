@@ -151,6 +151,7 @@ def _dropout(c: LayerCall, a: Any, p: float = 0.5, training: bool = True, inplac
     # The same random numbers as torch draws for a tensor of this shape.
     ones = c.trace.torch(torch.ones, c.shape, dtype=c.dtype, device=c.trace.device)
     mask = c.trace.torch(torch.nn.functional.dropout, ones, p)
+    c.call = (torch.mul, (a.node, mask), {})  # in place of a dropout with other numbers
     return apply("mul", x, c.trace.leaf(mask, "row", mask.shape))
 
 
@@ -160,7 +161,12 @@ def _detach(c: LayerCall, a: Any) -> Expr:
     return x if x.op in ("const", "detach") else Expr("detach", (x,), (), x.shape)
 
 
-@rule("contiguous", "clone", "float", "double", "to", "type_as", view=True)
+@rule("clone")
+def _clone(c: LayerCall, a: Any, *, memory_format: Any = None) -> Expr:
+    return c.operand(a)
+
+
+@rule("contiguous", "float", "double", "to", "type_as", view=True)
 def _same(c: LayerCall, a: Any, *args: Any, **options: Any) -> Expr:
     for place in (*args, *options.values()):
         if isinstance(place, str | torch.device) and not _here(torch.device(place), c.trace.device):

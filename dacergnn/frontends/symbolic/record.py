@@ -146,10 +146,11 @@ def apply_rule(
     if not trace.takes(elements):
         raise Untranslatable
     rows = _rows_of(values)
-    translated = rule(LayerCall(trace, shapes, elements, rows), *args, **kwargs)
+    call = LayerCall(trace, shapes, elements, rows)
+    translated = rule(call, *args, **kwargs)
     exprs = translated if several else (translated,)
     like = values[0] if func in VIEWS else None
-    recorded = (func, _nodes(args), _nodes(kwargs))
+    recorded = call.call or (func, _nodes(args), _nodes(kwargs))
     results = [
         trace.record(expr, shape, dtype, (*recorded, i if several else None), like)
         for i, (expr, (shape, dtype)) in enumerate(zip(exprs, shapes, strict=True))
@@ -223,10 +224,10 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     target = args[0]
     if has_out or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
         raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({caller_text()}).")
-    real = trace.results(target)
-    result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
     if type(target) is not Value:
-        return result
+        return trace.torch(func, *trace.results(args), **trace.results(kwargs))
+    real = trace.torch(Tensor.clone, trace.results(target))  # programs may need their results for gradients
+    result = trace.torch(func, real, *trace.results(args[1:]), **trace.results(kwargs))
     target.node = trace.written(real)
     return target if result is real else result
 

@@ -105,6 +105,13 @@ class Value(Tensor):
         return all(other() is None or other() is self for other in self.aliases)
 
 
+def computed(item: Any) -> Any:
+    """Returns the tensor of a value whose call is over, also within a tuple, and any other object as it is."""
+    if type(item) is tuple and any(isinstance(part, Value) for part in item):
+        return tuple([computed(part) for part in item])
+    return item.owner.results(item) if isinstance(item, Value) and item.owner.finished else item
+
+
 def held(value: Value) -> Tensor | None:
     """Returns the tensor that a value is, or is a view of, if one exists."""
     expr = value.node.expr
