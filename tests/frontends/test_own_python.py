@@ -165,10 +165,19 @@ def takes_a_gradient(layer: Layer, h: Tensor) -> Tensor:
     return h + gradient.sum()
 
 
+def reads_whether_there_are_gradients(layer: Layer, h: Tensor) -> Tensor:
+    return h * (2 if h.grad_fn is not None and not h.is_leaf else 3)
+
+
+def spreads_a_sum(layer: Layer, h: Tensor) -> Tensor:
+    return h.sum(0, keepdim=True).expand_as(h) * h
+
+
 STEPS: list[Step] = [
     logs_a_norm, checks_for_nan, scales_by_a_number_without_gradient, looks_in_inference_mode, keeps_a_running_mean,
     keeps_a_mean_of_detached_values, returns_detached_values, keeps_detached_values, stops_at_a_part, reverses,
     rounds_weights, rounds_both, hooks_a_value, keeps_a_gradient, takes_a_gradient,
+    reads_whether_there_are_gradients, spreads_a_sum,
 ]  # fmt: skip
 
 

@@ -79,6 +79,34 @@ STATEMENTS = [
     "before, h = h, self.aggregated(h, edges)\nh = h + before",
     "h = self.aggregated(h, edges)",
     "if h.requires_grad:\n    h.register_hook(lambda g: 2 * g)",
+    "h = h + torch.rand_like(h)",
+    "d = F.dropout(h, 0.5, self.training)\nh = self.aggregated(d, edges) + d",
+    "d = F.dropout(h, 0.5, self.training)\nh = self.aggregated(d, edges) + d.cumsum(0)",
+    "h = h.data.clone().mul_(2) + h",
+    "self.table['h'] = h.detach()\nh = h + self.table['h']",
+    "self.count += 1\nh = h * self.count",
+    "self.kept.append(h)\nh = self.kept.pop() * 2",
+    "try:\n    h = h.view(-1, 7, 11)\nexcept RuntimeError:\n    h = 2 * h",
+    "for part in h.split(2, dim=-1):\n    h = h + part.sum()",
+    "h = torch.stack([h, x]).mean(0)",
+    "h = torch.utils.checkpoint.checkpoint(self.lin, h, use_reentrant=False)",
+    "with torch.autocast('cpu', enabled=False):\n    h = self.lin(h)",
+    "h = h / (1 + abs(float(h.detach().numpy().sum())))",
+    "h = h[h.detach().sum(-1).argsort()]",
+    "h = h.flip(0)",
+    "h = torch.addmm(h, h, self.lin.weight)",
+    "h = h.T.contiguous().T",
+    "h = h.sum(0, keepdim=True).expand_as(h) / h.size(0) + h",
+    "h = h + (h.grad_fn is not None)",
+    "h = h.clone()\nview = h[:, :2]\nview.mul_(3)",
+    "with torch.no_grad():\n    self.w.clamp_(0.5, 1.5)\nh = h * self.w",
+    "self.extra = h.detach().mean()\nh = h + self.extra",
+    "y = self.aggregated(h, edges)\nz = self.aggregated(2 * h, edges)\nh = y * z",
+    "with torch.no_grad():\n    y = self.aggregated(h, edges)\nh = h + y",
+    "x = h",
+    "h = F.batch_norm(h, None, None, training=True)",
+    "h = h.detach().requires_grad_() * h",
+    "h = h + torch.randn(WIDTH, generator=torch.Generator().manual_seed(3))",
     "if h.requires_grad:\n    h = h + torch.autograd.grad(h.square().sum(), h, create_graph=True)[0]",
 ]
 MESSAGES = [
@@ -103,7 +131,7 @@ class Net(Base):
         super().__init__({options})
         self.lin, self.w = nn.Linear(WIDTH, WIDTH), nn.Parameter(torch.rand(WIDTH) + 0.5)
         self.register_buffer("mean", torch.zeros(WIDTH))
-        self.kept, self.last = [], None
+        self.kept, self.last, self.table, self.count = [], None, {{}}, 0
 
     def helper(self, h):
         return h.exp() / (1 + h.exp())

@@ -289,7 +289,8 @@ class Trace:
     def _replay(self, node: Node) -> Tensor:
         """Runs the recorded torch calls of a value that depends on no edges."""
         if node.real is None:
-            if node.expr.op == "leaf" and node.expr.tensor is not None:
+            spread = node.expr.uniform and node.call  # one row, which stands for all
+            if node.expr.op == "leaf" and node.expr.tensor is not None and not spread:
                 node.real = self.torch(Tensor.view, node.expr.tensor, node.shape)
             else:
                 func, args, kwargs, pick, tracked = node.call
