@@ -23,7 +23,7 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Config:
-    """Template arguments of one instantiation."""
+    """Template arguments of one instantiation, and what of it is compiled."""
 
     dtype: str
     index: str
@@ -33,6 +33,12 @@ class Config:
     scale_size: int
     rows: int = 0
     depth: int = 0
+    transposed: tuple[int, ...] = (0,)
+    """0 for products with the weights, 1 with the transposed ones."""
+    runs: tuple[int, ...] = ()
+    """Outer products: 0 without runs, 1 with runs of X, 2 of Y."""
+    identity: bool = False
+    """Whether there is a form for lists that are known to be the identity."""
 
     @property
     def name(self) -> str:
@@ -47,29 +53,27 @@ class Config:
         """C functions gemm and scatter of the configuration, 1 transposed."""
         tile = f"dacergnn::gemm::Tile<{self.rows}, {self.depth}>"
         arguments = [f"{self._shape}, {flag}, {self.scale_size}, {tile}" for flag in ("false", "true")]
-        return "".join(
-            PRODUCTS.format(n=n, name=self.name, t=self.dtype, i=self.index, args=args)
-            for n, args in enumerate(arguments)
-        )
+        return "".join(self._filled(PRODUCTS, n=n, args=arguments[n]) for n in self.transposed)
 
     def outer_products(self) -> str:
         """C functions outer of the configuration, 1 with runs of X, 2 of Y."""
         args = f"{self._shape}, {self.scale_size}"
-        return "".join(
-            OUTER.format(n=n, name=self.name, t=self.dtype, i=self.index, args=args, runs=runs)
-            for n, runs in enumerate(("kNone", "kOfX", "kOfY"))
-        )
+        kinds = ("kNone", "kOfX", "kOfY")
+        return "".join(self._filled(OUTER, n=n, args=args, runs=kinds[n]) for n in self.runs)
 
     def finished(self) -> str:
         """A C function as gemm0 that doubles every row when it is finished."""
         args, width = f"{self._shape}, false, {self.scale_size}", self.heads * self.m
-        return FINISHED.format(name=self.name, t=self.dtype, i=self.index, args=args, width=width)
+        return self._filled(FINISHED, args=args, width=width)
 
     def is_blocked(self) -> str:
-        """C++ that compiles only where products, or transposed ones, go block by block of their depth."""
-        sizes = ((self.k, self.m), (self.m, self.k))
-        flags = (f"gemm::kBlocked<{self.dtype}, {self.heads}, {depth}, {columns}>" for depth, columns in sizes)
-        return f"static_assert({' || '.join(f'dacergnn::{flag}' for flag in flags)});\n"
+        """C++ that compiles only where the first of the products goes block by block of its depth."""
+        depth, columns = (self.m, self.k) if self.transposed[0] else (self.k, self.m)
+        return f"static_assert(dacergnn::gemm::kBlocked<{self.dtype}, {self.heads}, {depth}, {columns}>);\n"
+
+    def _filled(self, text: str, **words: object) -> str:
+        known = "true" if self.identity else "false"
+        return text.format(name=self.name, t=self.dtype, i=self.index, known=known, **words)
 
 
 LISTS = """#include <numeric>
@@ -77,10 +81,12 @@ LISTS = """#include <numeric>
 #include "dacergnn/segment_gemm.h"
 #include "dacergnn/segment_outer.h"
 
-// f of the lists where there are any, else of the lists that are known to be the identity.
-template <class F, class... I>
+// f of the lists where there are any, else, with `Known`, of the lists that are known to be the identity.
+template <bool Known, class F, class... I>
 void with_lists(int64_t rows, F f, const I*... lists) {
-    if ((... && (lists == nullptr))) return f(((void)lists, nullptr)...);
+    if constexpr (Known) {
+        if ((... && (lists == nullptr))) return f(((void)lists, nullptr)...);
+    }
     std::vector<std::common_type_t<I...>> identity(rows);
     std::iota(identity.begin(), identity.end(), 0);
     f((lists == nullptr ? identity.data() : lists)...);
@@ -90,14 +96,14 @@ PRODUCTS = """
 extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                const {i}* rows, const {t}* scale, {t}* Y)
 {{
-    with_lists(int64_t(ptr[types]), [&](auto gather, auto rows) {{
+    with_lists<{known}>(int64_t(ptr[types]), [&](auto gather, auto rows) {{
         dacergnn::segment_gemm<{args}>(X, gather, W, ptr, types, rows, scale, Y);
     }}, gather, rows);
 }}
 extern "C" void scatter{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr,
                                   int64_t types, const {i}* rows, const {t}* scale, const {i}* target,
                                   const {i}* target_ptr, int64_t targets, int64_t y_rows, {t}* Y) {{
-    with_lists(int64_t(ptr[types]), [&](auto gather, auto rows) {{
+    with_lists<{known}>(int64_t(ptr[types]), [&](auto gather, auto rows) {{
         dacergnn::segment_gemm_scatter<{args}>(X, gather, W, ptr, types, rows, scale, target, target_ptr, targets,
                                                y_rows, Y);
     }}, gather, rows);
@@ -116,33 +122,34 @@ OUTER = """
 extern "C" void outer{n}_{name}(const {t}* X, const {i}* gx, const {t}* Y, const {i}* gy, const {i}* ptr,
                              int64_t types, const {i}* rows, const {t}* scale, {t}* dW)
 {{
-    with_lists(int64_t(ptr[types]), [&](auto gx, auto gy, auto rows) {{
+    with_lists<{known}>(int64_t(ptr[types]), [&](auto gx, auto gy, auto rows) {{
         dacergnn::segment_outer<{args}, dacergnn::Runs::{runs}>(X, gx, Y, gy, ptr, types, rows, scale, dW);
     }}, gx, gy, rows);
 }}
 """
 
-# Whole vectors, parts of vectors, single columns, several panels, heads; some with double and int64.
+# Whole vectors, parts of vectors, single columns, several panels, heads; some with double and int64. Each of these is
+# multiplied, transposed, summed and scaled in some of them, as what compiles takes seconds.
 CONFIGS = [
-    Config("float", "int32_t", 1, 64, 64, 0),
-    Config("double", "int32_t", 1, 16, 24, 1),
-    Config("double", "int64_t", 3, 5, 3, 3),
-    Config("float", "int32_t", 4, 16, 8, 4),
-    Config("float", "int32_t", 2, 33, 17, 0),
+    Config("float", "int32_t", 1, 64, 64, 0, transposed=(0, 1), runs=(0, 1, 2), identity=True),
+    Config("double", "int32_t", 1, 16, 24, 1, runs=(0, 1), identity=True),
+    Config("double", "int64_t", 3, 5, 3, 3, transposed=(0, 1), runs=(0, 2), identity=True),
+    Config("float", "int32_t", 4, 16, 8, 4, runs=(0,)),
+    Config("float", "int32_t", 2, 33, 17, 0, transposed=(1,), runs=(0, 1)),
     Config("float", "int32_t", 1, 7, 100, 0),
-    Config("float", "int32_t", 1, 130, 10, 1),
-    Config("float", "int32_t", 1, 1, 1, 1),
-    Config("double", "int32_t", 2, 12, 1, 0),
-    Config("float", "int64_t", 2, 1, 20, 2),
-    Config("float", "int32_t", 1, 70, 40, 1, rows=2, depth=32),
-    Config("double", "int32_t", 2, 20, 24, 0, rows=4),
+    Config("float", "int32_t", 1, 130, 10, 1, transposed=(1,), runs=(2,)),
+    Config("float", "int32_t", 1, 1, 1, 1, runs=(0,)),
+    Config("double", "int32_t", 2, 12, 1, 0, runs=(1, 2), identity=True),
+    Config("float", "int64_t", 2, 1, 20, 2, transposed=(0, 1), runs=(1,)),
+    Config("float", "int32_t", 1, 70, 100, 1, rows=2, depth=32, runs=(0, 2)),
+    Config("double", "int32_t", 2, 20, 24, 0, rows=4, transposed=(1,)),
     Config("float", "int32_t", 1, 64, 64, 0, rows=8, depth=48),
 ]
 # Depths of several blocks, in whole numbers of them or not, of products and of transposed ones.
 DEEP_CONFIGS = [
-    Config("float", "int32_t", 1, 1024, 144, 0),
+    Config("float", "int32_t", 1, 1024, 144, 0, identity=True),
     Config("float", "int64_t", 1, 1100, 130, 1),
-    Config("double", "int32_t", 2, 60, 601, 2),
+    Config("double", "int32_t", 2, 60, 601, 2, transposed=(1,)),
 ]
 # Those whose results the tests stream.
 STREAMED_CONFIGS = [*CONFIGS[:2], DEEP_CONFIGS[0]]
@@ -163,6 +170,8 @@ class WeightConfig:
     k: int
     d: int
     m: int
+    transposed: tuple[tuple[int, int], ...]
+    """For each form, which of the operands are transposed."""
 
     @property
     def name(self) -> str:
@@ -174,16 +183,16 @@ class WeightConfig:
         return "".join(
             WEIGHTS.format(kind=kind, flags=f"{left}{right}", name=self.name, t=self.dtype, i=self.index, sizes=sizes,
                            booleans=", ".join("true" if flag else "false" for flag in (left, right)))
-            for kind in ("compose", "inner") for left in (0, 1) for right in (0, 1)
+            for kind in ("compose", "inner") for left, right in self.transposed
         )  # fmt: skip
 
 
 WEIGHT_CONFIGS = [
-    WeightConfig("float", "int32_t", 1, 64, 64, 64),
-    WeightConfig("float", "int64_t", 2, 130, 17, 9),
-    WeightConfig("double", "int32_t", 3, 7, 5, 1),
-    WeightConfig("float", "int32_t", 4, 1, 1, 16),
-    WeightConfig("float", "int32_t", 1, 3, 1100, 130),
+    WeightConfig("float", "int32_t", 1, 64, 64, 64, ((0, 0), (1, 1))),
+    WeightConfig("float", "int64_t", 2, 130, 17, 9, ((0, 1), (1, 0))),
+    WeightConfig("double", "int32_t", 3, 7, 5, 1, ((0, 0), (0, 1), (1, 0), (1, 1))),
+    WeightConfig("float", "int32_t", 4, 1, 1, 16, ((0, 1),)),
+    WeightConfig("float", "int32_t", 1, 3, 1100, 130, ((1, 0),)),
 ]
 
 TRAVERSALS = """

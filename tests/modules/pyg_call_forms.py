@@ -110,19 +110,6 @@ FORMS: dict[str, Form] = {
     "attention by type of csr": lambda: (sparse("csr", WEIGHTS, TYPES)[0], {"return_attention_weights": True}),
 }  # fmt: skip
 
-MATRICES = ("coo", "csr", "csc", "not coalesced", "csr, weights with gradient", "coo, weights with gradient")
-INDICES = ("EdgeIndex", "EdgeIndex by destination", "EdgeIndex by source")
-WITHOUT = ("pair without destinations", "pair without destinations, size", "pair without destinations, EdgeIndex")
-ATTENTION = (
-    "attention",
-    "no attention",
-    "attention of an EdgeIndex",
-    "attention of csr",
-    "attention of coo",
-    "csr of types",
-)
-
-
 TIMES = "multiplicative-self-attention"
 
 
@@ -163,89 +150,94 @@ class _Own:
         return Fused()
 
 
-STATIC = ("static", "static of two axes")
 LAYERS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "SAGEConv": (
         lambda p: p.SAGEConv(K, M),
-        (*MATRICES, *INDICES, *WITHOUT, "pair without destinations, csr", *STATIC, "static by name", "static pair",
+        ("coo", "csr", "not coalesced", "csr, weights with gradient", "EdgeIndex by destination",
+         "pair without destinations", "pair without destinations, csr", "static", "static by name",
          "static pair without destinations"),
     ),
-    "SAGEConv of maxima": (lambda p: p.SAGEConv(K, M, aggr="max", project=True), ("not coalesced", "csc", *STATIC)),
-    "SAGEConv, normalized": (lambda p: p.SAGEConv(K, M, aggr="add", normalize=True), ("csr", *STATIC)),
+    "SAGEConv of maxima": (lambda p: p.SAGEConv(K, M, aggr="max", project=True), ("csc", "static")),
+    "SAGEConv, normalized": (lambda p: p.SAGEConv(K, M, aggr="add", normalize=True), ("static of two axes",)),
     "GCNConv": (
         lambda p: p.GCNConv(K, M),
-        ("coo", "csr", "csr, weights with gradient", *INDICES, "EdgeIndex and weights", *STATIC, "static and weights"),
+        ("coo", "csr, weights with gradient", "EdgeIndex", "EdgeIndex and weights", "static", "static and weights"),
     ),
-    "GCNConv as it is": (lambda p: p.GCNConv(K, M, normalize=False), (*MATRICES, *STATIC, "static and weights")),
+    "GCNConv as it is": (
+        lambda p: p.GCNConv(K, M, normalize=False),
+        ("csc", "not coalesced", "coo, weights with gradient", "static of two axes", "static and weights"),
+    ),
     "GCNConv, cached": (lambda p: p.GCNConv(K, M, cached=True), ("csr", "static")),
     "GINConv": (
         lambda p: p.GINConv(nn.Sequential(nn.Linear(K, M), nn.ReLU(), nn.Linear(M, M)), train_eps=True),
-        (*MATRICES, *INDICES, *WITHOUT, *STATIC, "static pair"),
+        ("csr", "EdgeIndex by source", "pair without destinations, size", "pair without destinations, EdgeIndex",
+         "static pair"),
     ),
-    "GINConv, normalized": (
-        lambda p: p.GINConv(nn.Sequential(nn.Linear(K, N), nn.BatchNorm1d(N))), ("csr", "static")
+    "GINConv, normalized": (lambda p: p.GINConv(nn.Sequential(nn.Linear(K, N), nn.BatchNorm1d(N))), ("static",)),
+    "GATConv": (
+        lambda p: p.GATConv(K, M, heads=2),
+        ("coo", "EdgeIndex", "pair without destinations, size", "attention", "attention of csr"),
     ),
-    "GATConv": (lambda p: p.GATConv(K, M, heads=2), ("coo", "csr", *INDICES, *WITHOUT[:2], *ATTENTION)),
     "GATConv without loops": (
         lambda p: p.GATConv(K, M, heads=2, add_self_loops=False, residual=True),
-        ("coo", "csr", "coo of features", *WITHOUT, "pair without destinations, csr", *ATTENTION),
+        ("csr of types", "coo of features", "pair without destinations, csr", "no attention",
+         "attention of an EdgeIndex", "attention of coo"),
     ),
-    "GATConv of two inputs": (lambda p: p.GATConv((K, K), M, add_self_loops=False, concat=False), WITHOUT),
+    "GATConv of two inputs": (
+        lambda p: p.GATConv((K, K), M, add_self_loops=False, concat=False), ("pair without destinations, EdgeIndex",)
+    ),
     "GATConv with features": (
         lambda p: p.GATConv(K, M, edge_dim=2, heads=2),
-        ("csr", "csr of features", "coo of features", "csr of features with gradient",
-         "pair without destinations, features"),
+        ("csr", "csr of features with gradient", "pair without destinations, features"),
     ),
     "GATConv with features, without loops": (
-        lambda p: p.GATConv(K, M, edge_dim=2, add_self_loops=False),
-        ("csr of features", "csr of features with gradient", "csr and features"),
+        lambda p: p.GATConv(K, M, edge_dim=2, add_self_loops=False), ("coo of features", "csr and features")
     ),
-    "GATv2Conv": (lambda p: p.GATv2Conv(K, M, heads=2), ("coo", "csr", *INDICES, *ATTENTION)),
+    "GATv2Conv": (lambda p: p.GATv2Conv(K, M, heads=2), ("csr", "EdgeIndex by source", "attention of coo")),
     "GATv2Conv with features": (
-        lambda p: p.GATv2Conv(K, M, edge_dim=2, add_self_loops=False), ("coo", "coo of features", "csr and features")
+        lambda p: p.GATv2Conv(K, M, edge_dim=2, add_self_loops=False), ("csr of features", "csr and features")
     ),
     "RGCNConv": (lambda p: p.RGCNConv(K, M, R), ("EdgeIndex and types",)),
-    "FastRGCNConv": (lambda p: p.FastRGCNConv(K, M, R), ("csr of types", "csr and types", "EdgeIndex and types")),
+    "FastRGCNConv": (lambda p: p.FastRGCNConv(K, M, R), ("csr of types", "csr and types")),
     "RGATConv": (
         lambda p: p.RGATConv(K, M, R, heads=2),
-        ("csr and types", "EdgeIndex and types", "attention by type", "false attention by type",
-         "attention by type of csr"),
+        ("EdgeIndex and types", "false attention by type", "attention by type of csr"),
     ),
-    "RGATConv of one head": (lambda p: p.RGATConv(K, M, R), ("csr and types", "attention by type")),
+    "RGATConv of one head": (lambda p: p.RGATConv(K, M, R), ("csr and types",)),
     "RGATConv, scaled": (
         lambda p: p.RGATConv(K, M, R, mod="f-scaled", attention_mode=TIMES, dim=2), ("attention by type",)
     ),
     "RGATConv with features": (lambda p: p.RGATConv(K, M, R, edge_dim=2), ("csr of features and types",)),
     "EdgeConv": (
         lambda p: p.EdgeConv(nn.Sequential(nn.Linear(2 * K, M), nn.ReLU())),
-        ("coo", "csr", "csr of types", *INDICES, *STATIC, "static pair", "static csr"),
+        ("csr of types", "EdgeIndex by destination", "static of two axes", "static pair", "static csr"),
     ),
     "GMMConv": (
         lambda p: p.GMMConv(K, M, 2, 3),
-        ("coo of features", "csr of features", "csr of features with gradient", "csr and features",
+        ("coo of features", "csr of features with gradient", "csr and features",
          "pair without destinations, features"),
     ),
-    "GMMConv, separate": (
-        lambda p: p.GMMConv(K, M, 2, 3, separate_gaussians=True),
-        ("csr of features", "pair without destinations, features"),
-    ),
+    "GMMConv, separate": (lambda p: p.GMMConv(K, M, 2, 3, separate_gaussians=True), ("csr of features",)),
     "GraphConv": (
         lambda p: p.GraphConv(K, M),
-        (*MATRICES, "EdgeIndex", "EdgeIndex by source", *WITHOUT, "EdgeIndex and weights", *STATIC,
-         "static by name", "static and weights", "static pair"),
+        ("csr", "csc", "coo, weights with gradient", "EdgeIndex and weights", "pair without destinations, size",
+         "pair without destinations, EdgeIndex", "static by name", "static and weights", "static pair"),
     ),
-    "GraphConv of maxima": (lambda p: p.GraphConv(K, M, aggr="max"), ("coo", "csr", "not coalesced", "static")),
-    "GraphConv of means": (lambda p: p.GraphConv(K, M, aggr="mean"), ("coo", "csr", "not coalesced", "static pair")),
-    "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(K, M), ("coo", "csr", *INDICES, *STATIC, "static csr")),
-    "TransformerConv": (lambda p: p.TransformerConv(K, M), ("coo", "csr", *INDICES, *ATTENTION[:4])),
-    "ChebConv": (lambda p: p.ChebConv(K, M, K=3), (*INDICES, "static", "static and weights")),
-    "TAGConv": (lambda p: p.TAGConv(K, M), ("coo", "csr", "EdgeIndex", *STATIC)),
-    "SGConv": (lambda p: p.SGConv(K, M, K=2), ("coo", "csr", "EdgeIndex", "static")),
-    "LEConv": (lambda p: p.LEConv(K, M), ("coo", "csr", "EdgeIndex", "static", "static csr")),
+    "GraphConv of maxima": (lambda p: p.GraphConv(K, M, aggr="max"), ("not coalesced", "static of two axes")),
+    "GraphConv of means": (lambda p: p.GraphConv(K, M, aggr="mean"), ("coo", "static pair")),
+    "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(K, M), ("coo", "EdgeIndex by destination", "static csr")),
+    "TransformerConv": (
+        lambda p: p.TransformerConv(K, M), ("no attention", "attention of an EdgeIndex", "attention of csr")
+    ),
+    "ChebConv": (lambda p: p.ChebConv(K, M, K=3), ("EdgeIndex by source", "static and weights")),
+    "TAGConv": (lambda p: p.TAGConv(K, M), ("csr", "static of two axes")),
+    "SGConv": (lambda p: p.SGConv(K, M, K=2), ("coo", "EdgeIndex")),
+    "LEConv": (lambda p: p.LEConv(K, M), ("csr", "static")),
     "FiLMConv": (lambda p: p.FiLMConv(K, M, R), ("EdgeIndex and types",)),
-    "a user's layer": (_Own.weighted, ("coo", "csr", "csr, weights with gradient", "EdgeIndex", *STATIC)),
-    "a user's fused layer": (_Own.fused, ("coo", "csr", "csc", "EdgeIndex", "static")),
+    "a user's layer": (_Own.weighted, ("csr, weights with gradient", "EdgeIndex", "static")),
+    "a user's fused layer": (_Own.fused, ("coo", "csc", "static")),
 }  # fmt: skip
+"""A layer and its forms of calls; between them, layers of each kind have each form that matters to it."""
 CASES = [(name, form) for name, (_, forms) in LAYERS.items() for form in forms]
 
 

@@ -183,8 +183,16 @@ def test_inputs_that_are_not_contiguous(make: Any) -> None:
     assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("options", [{}, {"aggr": "add"}, {"aggr": "max"}, {"aggr": "min"}, {"num_blocks": 2}])
+@pytest.mark.parametrize(
+    ("options", "value"),
+    [
+        ({}, float("inf")),
+        ({"aggr": "add"}, float("nan")),
+        ({"aggr": "max"}, float("nan")),
+        ({"aggr": "min"}, float("inf")),
+        ({"num_blocks": 2}, float("nan")),
+    ],
+)
 def test_nan_goes_where_the_original_has_it_in_rgcn(options: dict[str, Any], value: float) -> None:
     original, args = rgcn(**options), arguments()
     args[0][3, 2], args[0][0, 0] = value, value
@@ -259,6 +267,7 @@ def test_two_threads_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["RGCN", "RGAT", "HGT"])
+@pytest.mark.compiled
 def test_results_do_not_depend_on_run_or_threads(name: str) -> None:
     edges = typed_edges(20_000, 3)
     graph, layer = hetero_graph(edges), native(name)

@@ -16,19 +16,17 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn import HeteroGraph, UnsupportedCallError
 from dacergnn.deploy.capture import dynamic_shapes
-from dacergnn.modules import HGT, RGAT, RGCN
+from dacergnn.modules import HGT, RGAT
 from dacergnn.modules.exported import ExportedProgramText, program_operator
-from tests.deploy.networks import NAMES, assert_equal, leaves, trained
+from tests.deploy.networks import assert_equal, leaves, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
-_SAVED = ["HGT", "HeteroConv-GAT-SAGE", "RGCN"]
 _RUN = """
-import sys, torch, dacergnn
-for name in sys.argv[1:]:
-    model = dacergnn.load_exported(f"{name}.pt2").module()
-    with torch.no_grad():
-        results = [torch.utils._pytree.tree_leaves(model(*call)) for call in torch.load(f"{name}.calls")]
-    torch.save(results, f"{name}.results")
+import torch, dacergnn
+model = dacergnn.load_exported("program.pt2").module()
+with torch.no_grad():
+    results = [torch.utils._pytree.tree_leaves(model(*call)) for call in torch.load("calls.pt")]
+torch.save(results, "results.pt")
 """
 
 
@@ -40,7 +38,7 @@ def _texts(program: torch.export.ExportedProgram) -> list[str]:
     return [str(n.args[-1]) for n in program.graph.nodes if n.target is torch.ops.dacergnn.program.default]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["HGT", "HeteroConv-GATv2", "RGCN", "GCN", "SAGE-max"])
 def test_results_are_those_of_the_model(name: str) -> None:
     network = trained(name)
     model = dacergnn.optimize(network.model)
@@ -54,19 +52,17 @@ def test_results_are_those_of_the_model(name: str) -> None:
 
 @pytest.mark.compiled
 def test_another_process_runs_the_programs(tmp_path: Path) -> None:
-    expected: dict[str, list[list[Tensor]]] = {}
-    for name in _SAVED:
-        network = trained(name)
-        model = dacergnn.optimize(network.model)
-        calls = [network.arguments(*sizes, seed) for seed, sizes in enumerate([(40, 120), (7, 9)])]
-        with torch.no_grad():
-            expected[name] = [leaves(model(*call)) for call in calls]
-        torch.export.save(_exported(model, calls[0]), tmp_path / f"{name}.pt2")
-        torch.save(calls, tmp_path / f"{name}.calls")
-    subprocess.run([sys.executable, "-c", _RUN, *_SAVED], check=True, cwd=tmp_path)
-    for name, own in expected.items():
-        for results, wanted in zip(torch.load(tmp_path / f"{name}.results"), own, strict=True):
-            assert_equal(results, wanted)
+    """It takes more than ten seconds, as a network is compiled and another process imports all that it needs."""
+    network = trained("HeteroConv-GAT-SAGE")
+    model = dacergnn.optimize(network.model)
+    calls = [network.arguments(*sizes, seed) for seed, sizes in enumerate([(40, 120), (7, 9)])]
+    with torch.no_grad():
+        expected = [leaves(model(*call)) for call in calls]
+    torch.export.save(_exported(model, calls[0]), tmp_path / "program.pt2")
+    torch.save(calls, tmp_path / "calls.pt")
+    subprocess.run([sys.executable, "-c", _RUN], check=True, cwd=tmp_path)
+    for results, wanted in zip(torch.load(tmp_path / "results.pt"), expected, strict=True):
+        assert_equal(results, wanted)
 
 
 def test_the_layer_may_be_gone() -> None:
@@ -126,7 +122,7 @@ def test_a_text_of_another_compiler_or_format() -> None:
         ExportedProgramText.from_json(json.dumps({**fields, "format": 99, "version": "9.0"}))
 
 
-@pytest.mark.parametrize("kind", [RGCN, RGAT, HGT])
+@pytest.mark.parametrize("kind", [RGAT, HGT])
 def test_graphs_are_arguments(kind: type[nn.Module], tmp_path: Path) -> None:
     layer = HGT(8, 3, 9, heads=2) if kind is HGT else kind(8, 8, 9)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import dace
 import pytest
+from torch import Tensor
 
 import dacergnn
 from dacergnn.errors import UnsupportedCallError, VerificationError
 from dacergnn.modules.sdfg_files import RECORD
 from dacergnn.runtime import plan_cache
+from dacergnn.target import find
 from tests.modules.layers import (
     K,
     M,
@@ -86,7 +89,7 @@ CHANGES: list[tuple[Change, str]] = [
     (attribute("tmp", "body", ['e["tmp"] = e["ht"]']), "I7: "),
     (attribute("largest", "adjacency", "csc"), '"largest" cannot be answered with'),
     (attribute("att", "adjacency", "ell"), 'adjacency of att is "ell", which does not fit; set it to "csr".'),
-    (attribute("att", "implementation", "pure"), 'implementation of att is "pure", and that of the layer "cpu"; '),
+    (attribute("att", "implementation", "pure"), 'implementation of att is "pure", and that of the layer "TARGET"; '),
     (attribute("out", "tile_rows", 1 << 70), "tile_rows is 1180591620717411303424; set it to an integer of 64 bits"),
     (renamed, 'the SDFG is called "other", and the one of this program "rgat".'),
     (narrower, '"bias" has rows ONE of shape (1,), but rows ONE of shape (1, 4) in the layer\'s program; keep them.'),
@@ -100,18 +103,34 @@ CHANGES: list[tuple[Change, str]] = [
 ]
 
 
-@pytest.mark.compiled
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Tensor, Path]:
+    """A layer, its result, and a folder with its SDFGs, which nobody changes."""
+    layer, folder = optimized(), tmp_path_factory.mktemp("saved")
+    layer.save_sdfg(folder)
+    return layer, layer(*arguments()).detach(), folder
+
+
 @pytest.mark.parametrize(("edit", "problem"), CHANGES, ids=[text for _, text in CHANGES])
-def test_changes_that_are_refused(edit: Change, problem: str, tmp_path: Path) -> None:
-    layer = optimized()
-    expected = layer(*arguments()).detach()
-    layer.save_sdfg(tmp_path)
+def test_changes_that_are_refused(edit: Change, problem: str, saved: tuple[Any, Tensor, Path], tmp_path: Path) -> None:
+    layer, expected, folder = saved
+    copytree(folder, tmp_path, dirs_exist_ok=True)
     path = change(tmp_path, edit)
     with pytest.raises(VerificationError) as error:
         layer.load_sdfg(tmp_path)
     assert str(error.value).startswith(str(path).replace(".sdfg", ""))
-    assert problem in str(error.value)
+    assert problem.replace("TARGET", find(None).name) in str(error.value)
     assert_close(layer(*arguments()), expected)
+
+
+def changed_node(path: Path, **attributes: object) -> None:
+    """Writes attributes of the node of ``out`` into a file, as an editor does."""
+    sdfg = json.loads(path.read_text())
+    (node,) = [
+        n for n in sdfg["nodes"][0]["nodes"] if (n["type"], n["attributes"].get("name")) == ("LibraryNode", "out")
+    ]
+    node["attributes"] |= attributes
+    path.write_text(json.dumps(sdfg))
 
 
 @pytest.mark.parametrize(
@@ -124,22 +143,24 @@ def test_changes_that_are_refused(edit: Change, problem: str, tmp_path: Path) ->
         ("body", "", "is no program of dacergnn"),
     ],
 )
-def test_values_that_dace_would_leave_out(name: str, value: object, problem: str, tmp_path: Path) -> None:
-    """In files that an editor has written, say."""
-    layer = optimized()
-    *_, forward, _ = layer.save_sdfg(tmp_path)
-    sdfg = json.loads(forward.read_text())
-    (node,) = [
-        n for n in sdfg["nodes"][0]["nodes"] if (n["type"], n["attributes"].get("name")) == ("LibraryNode", "out")
-    ]
-    node["attributes"][name] = value
-    forward.write_text(json.dumps(sdfg))
+def test_values_that_dace_would_leave_out(
+    name: str, value: object, problem: str, saved: tuple[Any, Tensor, Path], tmp_path: Path
+) -> None:
+    layer, _, folder = saved
+    copytree(folder, tmp_path, dirs_exist_ok=True)
+    (forward,) = tmp_path.glob("*_select_adjacency.sdfg")
+    changed_node(forward, **{name: value})
     with pytest.raises(VerificationError) as error:
         layer.load_sdfg(tmp_path)
     assert problem in str(error.value)
-    node["attributes"].pop(name)
-    sdfg["attributes"]["layout"] = node["attributes"]["position"] = {"dx": 3, "dy": 4}  # as the viewer does
-    node["attributes"] |= {"tile_rows": "64", "body": ['e.dst["out"] += e["att_2"] * e["hs"]']}
+
+
+def test_values_and_places_of_nodes_that_an_editor_writes(tmp_path: Path) -> None:
+    layer, place = optimized(), {"dx": 3, "dy": 4}
+    *_, forward, _ = layer.save_sdfg(tmp_path)
+    changed_node(forward, position=place, tile_rows="64", body=['e.dst["out"] += e["att_2"] * e["hs"]'])
+    sdfg = json.loads(forward.read_text())
+    sdfg["attributes"]["layout"] = place
     forward.write_text(json.dumps(sdfg))
     layer.load_sdfg(tmp_path)
     assert variant_of(layer).forward.lowered.schedule["out/tile_rows"] == 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -103,8 +104,7 @@ def hetero() -> nn.Module:
 BY_TYPE: dict[str, Callable[[], nn.Module]] = {"HGTConv": hgt, "HeteroConv": hetero}
 
 
-@pytest.mark.parametrize("name", BY_TYPE)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "name"), [*zip(CHANGES, cycle(BY_TYPE), strict=False)])
 def test_other_calls_end_as_on_a_new_layer(change: str, name: str) -> None:
     original, kept = BY_TYPE[name](), own_arguments()
     layer = called(original, kept)
@@ -267,13 +267,12 @@ def dropping(name: str) -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 @pytest.mark.filterwarnings("ignore:.*AlphaDropout stands in place of a dropout")
-@pytest.mark.parametrize("other", [nn.Identity(), nn.AlphaDropout(0.5)], ids=["Identity", "AlphaDropout"])
-@pytest.mark.parametrize("name", DROPPING)
-def test_other_modules_in_place_of_dropouts(name: str, other: nn.Module) -> None:
+@pytest.mark.parametrize(("name", "kind"), [*zip(DROPPING, cycle([nn.Identity, nn.AlphaDropout]), strict=False)])
+def test_other_modules_in_place_of_dropouts(name: str, kind: type[nn.Module]) -> None:
     original, call = dropping(name)
     layer: Any = dacergnn.optimize(original)
     for path in [path for path, m in layer.named_modules() if isinstance(m, nn.Dropout)]:
-        setattr(layer, path, other)
+        setattr(layer, path, kind(0.5))
     for _ in range(3):
         torch.manual_seed(3)
         found = layer(*call)

@@ -31,12 +31,10 @@ def graph(nodes: int, edges: int, loops: int = 0) -> tuple[Tensor, Tensor]:
 
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
-    "ResGatedGraphConv": lambda: pyg.ResGatedGraphConv(K, 4),
     "TransformerConv": lambda: pyg.TransformerConv(K, 4, heads=2),
     "GraphConv": lambda: pyg.GraphConv(K, 4, aggr="max"),
     "FiLMConv": lambda: pyg.FiLMConv(K, 4),
     "FeaStConv": lambda: pyg.FeaStConv(K, 4, heads=2),
-    "LEConv": lambda: pyg.LEConv(K, 4),
     "ClusterGCNConv": lambda: pyg.ClusterGCNConv(K, 4),
     "TAGConv": lambda: pyg.TAGConv(K, 4),
 }

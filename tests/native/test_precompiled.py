@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,17 @@ CODE = f'#include "{precompiled.KERNELS}"\nextern "C" long answer() {{ return da
 COMPILED = "kernels.h.gch"
 
 
+@pytest.fixture(scope="module")
+def headers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds compiled headers alone."""
+    folder = tmp_path_factory.mktemp("headers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DACERGNN_CACHE_DIR", str(folder))
+        patch.setenv("CXXFLAGS", "-O0")
+        shutil.rmtree(builder.build("tiny", CODE).parent)
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache of its own, and no memory of headers that other tests compiled."""
@@ -28,6 +40,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     precompiled._known.clear()
     yield tmp_path / "cache"
     precompiled._known.clear()
+
+
+@pytest.fixture
+def made(headers: Path, folder: Path) -> Path:
+    """The compiled headers in the cache of a test."""
+    shutil.copytree(headers, folder, dirs_exist_ok=True)
+    (file,) = compiled(folder)
+    return file
 
 
 def build(number: int = 0) -> int:
@@ -64,60 +84,61 @@ def test_builds_share_headers_that_are_compiled_once(folder: Path, commands: lis
     assert sum("c++-header" in command for command in commands) == 1
 
 
-def test_the_compiler_reads_them(folder: Path, tmp_path: Path, commands: list[list[str]]) -> None:
+def test_the_compiler_reads_them(made: Path, tmp_path: Path, commands: list[list[str]]) -> None:
     build()
     reading = next(command for command in commands if "-include" in command)
     source = tmp_path / "source.cpp"
     source.write_text(CODE)
     options = [option for option in reading[:-3] if option != "-shared"]
     said = subprocess.run([*options, "-H", "-fsyntax-only", source], capture_output=True, text=True, check=True).stderr
-    assert said.startswith(f"! {compiled(folder)[0]}")  # one that is read in compiled form
+    assert said.startswith(f"! {made}")  # one that is read in compiled form
 
 
-def test_other_flags_have_other_headers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build()
+def test_other_flags_have_other_headers(made: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXXFLAGS", "-O0 -DOTHER")
     assert build() == 42
     assert len(compiled(folder)) == 2
+    assert made in compiled(folder)
 
 
-def test_the_latest_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_are_kept(made: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precompiled, "_KEPT", 1)
     build()
-    (first,) = compiled(folder)
     monkeypatch.setenv("CXXFLAGS", "-O0 -DOTHER")
     build()
     (second,) = compiled(folder)
-    assert second != first
+    assert second != made
     assert len(list(folder.glob("tiny_*"))) == 2
 
 
-def test_no_build_depends_on_where_they_lie(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("made")
+def test_no_build_depends_on_where_they_lie(headers: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = builder.build("tiny", CODE)
-    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(folder.with_name("other")))
-    assert builder.build("tiny", CODE).parent.name == first.parent.name
+    other = folder.with_name("other")
+    shutil.copytree(headers, other)
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(other))
+    second = builder.build("tiny", CODE)
+    assert second != first
+    assert second.parent.name == first.parent.name
 
 
-def test_damaged_headers_are_compiled_again(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    build()
-    (made,) = compiled(folder)
+def test_damaged_headers_are_compiled_again(made: Path, caplog: pytest.LogCaptureFixture) -> None:
     made.write_bytes(made.read_bytes()[:10000])
-    precompiled._known.clear()
     with caplog.at_level(logging.WARNING, "dacergnn"):
         assert build(1) == 42
     assert caplog.messages == [f"cache entry {made.parent} is damaged; building it again"]
     assert made.stat().st_size > 1e6
 
 
-def test_headers_that_the_compiler_refuses(folder: Path, commands: list[list[str]]) -> None:
+def test_headers_that_the_compiler_refuses(made: Path, commands: list[list[str]]) -> None:
     """This process has found them intact, and something has happened to them since."""
     build()
-    (made,) = compiled(folder)
     made.write_bytes(made.read_bytes()[:10000])
     assert build(1) == build(2) == 42
     assert ["-include" in command for command in commands if "c++-header" not in command] == [True, True, False, False]
 
 
+@pytest.mark.usefixtures("made")
 def test_headers_that_are_gone_are_compiled_again(folder: Path) -> None:
     build()
     cache.clear()

@@ -126,18 +126,18 @@ def compiled(
 Statements = Callable[[], str]
 CASES: dict[str, tuple[Statements, str, Typeclass, Typeclass]] = {
     "traversals-cpu-float32-int32": (traversals, "cpu", dace.float32, dace.int32),
-    "traversals-cpu-float64-int64": (traversals, "cpu", dace.float64, dace.int64),
-    "products-cpu-float32-int32": (lambda: products(["odd", "full", "heads"]), "cpu", dace.float32, dace.int32),
-    "products-cpu-float64-int64": (lambda: products(["heads", "thin"]), "cpu", dace.float64, dace.int64),
-    "traversals-cpu-bfloat16-int32": (lambda: traversals(every=3), "cpu", dace.bfloat16, dace.int32),
-    "traversals-cpu-float16-int64": (lambda: traversals(every=2), "cpu", dace.float16, dace.int64),
-    "products-cpu-bfloat16-int64": (lambda: products(["odd", "full", "heads"]), "cpu", dace.bfloat16, dace.int64),
-    "products-cpu-float16-int32": (lambda: products(["heads", "thin"]), "cpu", dace.float16, dace.int32),
-    "products-scalar-bfloat16-int32": (lambda: products(["odd", "heads"]), "cpu-scalar", dace.bfloat16, dace.int32),
-    "traversals-scalar-float32-int32": (lambda: traversals(every=2), "cpu-scalar", dace.float32, dace.int32),
-    "products-scalar-float64-int64": (lambda: products(["odd", "heads"]), "cpu-scalar", dace.float64, dace.int64),
-    "traversals-pure-float32-int64": (lambda: traversals(every=4), "pure", dace.float32, dace.int64),
-    "products-pure-float64-int32": (lambda: products(every=6), "pure", dace.float64, dace.int32),
+    "traversals-cpu-float64-int64": (lambda: traversals(every=4), "cpu", dace.float64, dace.int64),
+    "products-cpu-float32-int32": (lambda: products(["odd", "heads"]), "cpu", dace.float32, dace.int32),
+    "products-cpu-float64-int64": (lambda: products(["full", "thin"], 3), "cpu", dace.float64, dace.int64),
+    "traversals-cpu-bfloat16-int32": (lambda: traversals(every=7), "cpu", dace.bfloat16, dace.int32),
+    "traversals-cpu-float16-int64": (lambda: traversals(every=5), "cpu", dace.float16, dace.int64),
+    "products-cpu-bfloat16-int64": (lambda: products(["odd", "full", "heads"], 5), "cpu", dace.bfloat16, dace.int64),
+    "products-cpu-float16-int32": (lambda: products(["heads", "thin"], 3), "cpu", dace.float16, dace.int32),
+    "products-scalar-bfloat16-int32": (lambda: products(["odd", "heads"], 7), "cpu-scalar", dace.bfloat16, dace.int32),
+    "traversals-scalar-float32-int32": (lambda: traversals(every=7), "cpu-scalar", dace.float32, dace.int32),
+    "products-scalar-float64-int64": (lambda: products(["odd", "heads"], 5), "cpu-scalar", dace.float64, dace.int64),
+    "traversals-pure-float32-int64": (lambda: traversals(every=11), "pure", dace.float32, dace.int64),
+    "products-pure-float64-int32": (lambda: products(every=11), "pure", dace.float64, dace.int32),
 }
 
 
@@ -169,10 +169,9 @@ def test_statements_on_arm(case: str) -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", [0, 1])
-def test_large_random_program(seed: int) -> None:
+def test_large_random_program() -> None:
     """Intermediates in the shared workspace, forward and backward, fused."""
-    case = large_case(seed)
+    case = large_case(0)
     sdfg = parse(case.text, dtype=dace.float64)
     GemmScaleFusion().run(sdfg, Context())
     gradient = differentiate(sdfg, case.wrt)
@@ -183,7 +182,7 @@ def test_large_random_program(seed: int) -> None:
     values = {n: torch.from_numpy(v) for n, v in interpret(forward.plain, graph, **case.inputs).items()}
     backward = compiled(gradient.backward, "cpu", dace.float64, dace.int32)
     program = Program(backward.plain)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     for name in program.inputs:
         if name not in values:
             rows = graph.size(program.space(name))

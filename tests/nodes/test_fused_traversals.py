@@ -190,11 +190,10 @@ def all_graphs() -> list[RawGraph]:
 @pytest.mark.parametrize(
     ("nest", "implementation", "dtype", "index"),
     [
-        *((nest, "cpu", dace.float64, dace.int32) for nest in NESTS),
+        *((nest, "cpu", dace.float64, dace.int32) for nest in NESTS if nest not in ("ND > E", "U > E")),
         ("ND > E", "cpu", dace.float32, dace.int64),
-        ("ND > V > E", "cpu", dace.float32, dace.int64),
-        ("ND > V > E", "pure", dace.float64, dace.int32),
-        ("NS > E", "pure", dace.float64, dace.int64),
+        ("U > E", "cpu", dace.float32, dace.int64),
+        ("ND > V > E", "pure", dace.float64, dace.int64),
     ],
 )
 def test_nests(nest: str, implementation: str, dtype: Typeclass, index: Typeclass) -> None:
@@ -254,7 +253,7 @@ def check_gradient(sdfg: dace.SDFG, wrt: list[str], raws: list[RawGraph], seed: 
             values |= {n: torch.from_numpy(v) for n, v in interpret(sdfg, graph, **inputs).items() if n in view.outputs}
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["rgat one head", "hgt"])
 def test_models(model: str) -> None:
     source, bindings = MODELS[model]
     wrt = [n for n, spec in bindings.items() if isinstance(spec, str) and n != "norm"]
@@ -262,7 +261,6 @@ def test_models(model: str) -> None:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", [2, 3, 4])
-def test_large_random_programs(seed: int) -> None:
-    case = large_case(seed)
-    check_gradient(parse(case.text, dtype=dace.float64), case.wrt, [case.graph], seed)
+def test_large_random_programs() -> None:
+    case = large_case(3)
+    check_gradient(parse(case.text, dtype=dace.float64), case.wrt, [case.graph], 3)

@@ -40,7 +40,7 @@ PRODUCTS = """def products(g, x: NS[300], z: NS[20], W: R[300, 40], V: R[20, 24]
     return out, heads, total
 """
 EXAMPLES = settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
 )
 HUBS = Profile(TYPICAL.rows, hubs=(("dst", 500_000), ("src", 500_000)))
 

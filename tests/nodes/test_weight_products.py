@@ -69,8 +69,7 @@ TRAVERSALS = """def program(g, x: NS[6], A: R[5, 6], Bh: R[2, 3, 4], K: T[6, 5],
     return t1, t2, t3, t4, t5, t6, t7, t8, S1, S2, S3, z
 """
 CASES: dict[str, tuple[str, str, Typeclass, Typeclass]] = {
-    "products-cpu-float32-int32": (PRODUCTS, "cpu", dace.float32, dace.int32),
-    "products-cpu-float64-int64": (PRODUCTS, "cpu", dace.float64, dace.int64),
+    "products-cpu-float32-int64": (PRODUCTS, "cpu", dace.float32, dace.int64),
     "products-pure-float64-int32": (PRODUCTS, "pure", dace.float64, dace.int32),
     "traversals-cpu-float64-int32": (TRAVERSALS, "cpu", dace.float64, dace.int32),
     "traversals-pure-float32-int64": (TRAVERSALS, "pure", dace.float32, dace.int64),

@@ -135,6 +135,8 @@ def test_every_step_is_valid_and_survives_the_disk(model: str, tmp_path: Path) -
     assert "edges" in schedules(plan.steps[-1].sdfgs) or model == "rgcn"
     for number, step in enumerate(plan.steps):
         for role, sdfg in step.sdfgs.items():
+            if step.fired.get(role) == 0:  # the program of the step before
+                continue
             sdfg.validate()
             path = tmp_path / f"{number}_{role}.sdfg"
             sdfg.save(str(path))
@@ -160,12 +162,14 @@ def test_a_second_run_finds_nothing_to_do(name: str) -> None:
     for step in golden.plan(name).steps:
         if step.name == "differentiate":
             passes |= {step.name: step for step in pipeline.backward}
-        for role in step.fired if step.name in passes else ():
+        for role, count in step.fired.items() if step.name in passes else ():
+            seen.add(step.name)
+            if count == 0:  # which was the first run on this program
+                continue
             again = copied(step.sdfgs[role])
             fired = passes[step.name].run(again, Context(golden.LISTED[name].profile))
             assert not fired, f"{step.name} fires again on the {role}"
             assert print_program(again) == print_program(step.sdfgs[role]), f"{step.name} changes the {role} again"
-            seen.add(step.name)
     assert seen == passes.keys()
 
 

@@ -1,4 +1,4 @@
-"""400 random programs on random graphs: any passes and caching, chosen for any sizes, change no result or gradient.
+"""150 random programs on random graphs: any passes and caching, chosen for any sizes, change no result or gradient.
 
 Every program runs through `compile_program` with passes, level and sizes drawn at random, and through the
 interpreter; results and gradients are those of torch on the source text.
@@ -6,7 +6,6 @@ interpreter; results and gradients are those of torch on the source text.
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,7 +32,7 @@ from tests.support.random_graphs import RawGraph, joined_graph
 from tests.support.random_programs import Case, random_case
 from tests.support.torch_evaluate import torch_evaluate
 
-PROGRAMS, BATCH = 400, 50
+PROGRAMS, BATCH = 150, 50
 
 
 def random_config(rng: random.Random) -> Config:
@@ -72,15 +71,6 @@ def check(case: Case, seed: int) -> Compilation:
     plan = compile_program(sdfg, case.wrt, config, dace.int32, profile, keep=False)
     assert_same(compute(plan, outputs, case.graph.hetero(), case.inputs), expected(case, outputs))
     return plan
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_objects_to_trace() -> Iterator[None]:
-    """Torch and DaCe hold a million objects, which every full collection would walk."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -131,7 +121,7 @@ def test_any_subset(first: int) -> None:
 
 
 @pytest.mark.no_cover
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(chains(), st.integers(0, 2**32 - 1))
 def test_any_subset_by_hypothesis(case: Case, seed: int) -> None:
     check(case, seed)
@@ -143,6 +133,8 @@ def test_every_pass_fires() -> None:
     """What the programs above are worth: each pass finds work, forward and backward."""
     fired = {(name, role): 0 for name in PASSES for role in ("forward", "backward")}
     for seed in range(2000, 2150):
+        if all(count for key, count in fired.items() if key != ("canonical_form", "backward")):
+            break
         case, rng = random_chains(seed), random.Random(seed)
         profile = random_profile(rng, case.graph)
         for step in compile_program(parse(case.text), case.wrt, Config(), dace.int32, profile, keep=False).steps:
@@ -152,9 +144,8 @@ def test_every_pass_fires() -> None:
     assert all(fired.values()), fired
 
 
-@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", NAMED)
-def test_named_programs(name: str, level: str) -> None:
+def test_named_programs(name: str) -> None:
     graph = joined_graph(random.Random(1), 12, 40, 5, 3).hetero()
     generator = np.random.default_rng(0)
     sdfg = parsed(name)
@@ -164,7 +155,8 @@ def test_named_programs(name: str, level: str) -> None:
     }
     plans = [
         compile_program(sdfg, learned(name), config, dace.int32, Profile.of(graph), keep=False)
-        for config in (Config(passes=()), Config(level=level))
+        for config in (Config(passes=()), *(Config(level=level) for level in LEVELS if LEVELS[level]))
     ]
-    before, after = (compute(plan, program.outputs, graph, inputs) for plan in plans)
-    assert_same(after, before)
+    before, *others = (compute(plan, program.outputs, graph, inputs) for plan in plans)
+    for after in others:
+        assert_same(after, before)

@@ -58,9 +58,12 @@ def deviations(found: Compilation) -> list[tuple[str, str]]:
     return [(n, option) for n, q in found.asked.items() for option in q.options if option != q.answer]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(1, 13))
 def test_any_answer_gives_the_same_results(seed: int) -> None:
-    """Each one that differs from what passes chose for a random program, through the interpreter."""
+    """Each one that differs from what passes chose for a random program, through the interpreter.
+
+    Of how operators run, which the interpreter does not read, one in ten.
+    """
     case = random_chains(seed)
     graph, sdfg = case.graph.hetero(), parse(case.text)
     outputs = Program(sdfg).outputs
@@ -70,7 +73,9 @@ def test_any_answer_gives_the_same_results(seed: int) -> None:
 
     found = run(Config())
     expected = compute(found, outputs, graph, case.inputs)
-    for question, option in deviations(found)[:: 1 + seed % 3]:
+    asked = deviations(found)
+    schedules = [one for one in asked if "/select_" in one[0]]
+    for question, option in [*(one for one in asked if one not in schedules), *schedules[seed % 10 :: 10]]:
         other = run(Config(plan=Plan.of({question: option})))
         assert other.asked[question].answer == option
         try:

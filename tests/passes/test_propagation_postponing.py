@@ -243,16 +243,16 @@ def check(case: Case, seed: int) -> int:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 200, 50))
+@pytest.mark.parametrize("first", range(0, 80, 40))
 def test_random_programs(first: int) -> None:
     fired = 0
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 40):
         case = random_case(seed)
         try:
             fired += check(case, seed)
         except Exception as error:
             raise AssertionError(f"seed {seed}:\n{case.text}") from error
-    assert fired > 10
+    assert fired > 8
 
 
 def combination(rng: random.Random, width: int, depth: int) -> str:
@@ -275,10 +275,9 @@ def combination(rng: random.Random, width: int, depth: int) -> str:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 50, 25))
-def test_random_combinations(first: int) -> None:
+def test_random_combinations() -> None:
     fired = 0
-    for seed in range(first, first + 25):
+    for seed in range(25):
         rng = random.Random(seed)
         lines = []
         for number in range(3):

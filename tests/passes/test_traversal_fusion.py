@@ -24,7 +24,7 @@ from tests.support.random_programs import large_case, random_case
 from tests.support.rewrites import on_graph, sizes
 
 GOLDEN = Path(__file__).parent / "golden"
-PROGRAMS, BATCH = 150, 25
+PROGRAMS, BATCH = 50, 25
 
 
 def fused(text: str) -> tuple[int, dace.SDFG]:

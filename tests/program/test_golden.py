@@ -26,6 +26,8 @@ def test_listings_parse_back(name: str) -> None:
     for step in plan(name).steps:
         fused = fused or step.name in ("narrow_products", "gemm_epilogue_fusion", "traversal_fusion")
         for role, sdfg in step.sdfgs.items():
+            if step.fired.get(role) == 0:  # the program of the step before
+                continue
             again = parse(print_program(sdfg))
             if fused:
                 assert_same_results(again, sdfg)

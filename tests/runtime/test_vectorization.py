@@ -18,12 +18,14 @@ from dacergnn.sdfg_passes import compile_program
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of this family")
 PROCESSORS = ("haswell", "znver3", "skylake-avx512")
-ELEMENTWISE = """def p(g, x: NS[64], y: NS[64]):
+FUNCTIONS = ("exp", "elu", "gelu", "tanh", "sigmoid", "erf")
+LOOPS = """    for n in g.src_nodes():
+        n["{0}_a"] = relu(n.x_{0}) + leakyrelu(n.y, 0.2) * (n.x_{0} > n.y)
     for n in g.src_nodes():
-        n["a"] = relu(n.x) + leakyrelu(n.y, 0.2) * (n.x > n.y)
-    for n in g.src_nodes():
-        n["b"] = FUNCTION(n["a"]) / 2.0
-    return b
+        n["{0}_b"] = {0}(n["{0}_a"]) / 2.0
+"""
+ELEMENTWISE = f"""def p(g, {", ".join(f"x_{name}: NS[64]" for name in FUNCTIONS)}, y: NS[64]):
+{"".join(LOOPS.format(name) for name in FUNCTIONS)}    return {", ".join(f"{name}_b" for name in FUNCTIONS)}
 """
 SUM = """def p(g, W: R[64], s: U):
     for p in g.src_pairs():
@@ -52,15 +54,13 @@ def compiled(text: str, folder: Path, processor: str, *options: str) -> tuple[st
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
-@pytest.mark.parametrize("function", ["exp", "elu", "gelu", "tanh", "sigmoid", "erf"])
-def test_elementwise_loops_become_vectors(function: str, processor: str, tmp_path: Path) -> None:
-    text = ELEMENTWISE.replace("FUNCTION", function)
-    _, said = compiled(text, tmp_path, processor, "-fopt-info-vec-optimized")
+def test_elementwise_loops_become_vectors(processor: str, tmp_path: Path) -> None:
+    _, said = compiled(ELEMENTWISE, tmp_path, processor, "-fopt-info-vec-optimized")
     lines = (tmp_path / "program.cpp").read_text().splitlines()
     # The compiler names the first line inside of a loop.
     loops = {i + 3 for i, line in enumerate(lines) if "DACERGNN_SIMD" in line}
     vectorized = {int(line) for line in re.findall(r"program\.cpp:(\d+):\d+: optimized: loop vectorized", said)}
-    assert loops
+    assert len(loops) >= len(FUNCTIONS)
     assert loops <= vectorized
 
 
