@@ -57,6 +57,8 @@ it that it has on the original; where no program can have that effect, the origi
   `retain_grad` and `torch.autograd.grad` see tensors. Strides and identities of arguments are the user's. A forward
   that turns gradients on within `no_grad`, reads strides of what a program computes, or applies a `Function` to values
   per edge runs as the original, with a warning.
+  What it has changed before it gives way to the original is given back: attributes, lists, dictionaries and sets that
+  the layer or its code leads to, tensors in them, hooks of arguments, and the state of random numbers.
 - **Parts of a model** (`model.act`, `model.convs[0]`) mean by themselves what they mean in the original.
 - **Graphs that change** have a page of their own: [graphs.md](graphs.md).
 
