@@ -3,7 +3,8 @@
     python scripts/supported.py [NAME ...]     # of the sets below; all of them by default
 
 A set is the environment of this Python with other releases in a folder before it, or an environment of its own for
-another release of Python. Results go to docs/supported.json, from which docs/make_supported.py makes a page.
+another release of Python. A folder whose releases are all named stays for the next run. Results go to
+docs/supported.json, from which docs/make_supported.py makes a page.
 """
 
 from __future__ import annotations
@@ -73,10 +74,12 @@ SETS = (
 
 
 def environment(one: Supported) -> tuple[Path, dict[str, str]]:
-    """Makes the environment of a set; returns its Python, and the variables to run it with."""
+    """Makes the environment of a set, unless it is there; returns its Python, and the variables to run it with."""
     folder = FOLDER / one.name.replace(" ", "_").replace("'", "")
-    shutil.rmtree(folder, ignore_errors=True)
-    python, paths = Path(sys.executable), [str(ROOT)]
+    python, paths, kept = Path(sys.executable), [str(ROOT)], folder / "kept.txt"
+    named = " ".join([sys.version, *one.requirements]) if all("==" in name for name in one.requirements) else ""
+    if one.python or not (named and kept.is_file() and kept.read_text() == named):
+        shutil.rmtree(folder, ignore_errors=True)
     if one.python:
         command = shutil.which(f"python{one.python}")
         if command is None:
@@ -86,8 +89,10 @@ def environment(one: Supported) -> tuple[Path, dict[str, str]]:
         run(str(python), "-m", "pip", "install", "-q", "torch")
         run(str(python), "-m", "pip", "install", "-q", f"{ROOT}[pyg,test]")
     elif one.requirements:
-        options = ["--no-deps"] if one.alone else []
-        run(str(python), "-m", "pip", "install", "-q", "--target", str(folder), *options, *one.requirements)
+        if not folder.is_dir():
+            options = ["--no-compile", *(["--no-deps"] if one.alone else [])]
+            run(str(python), "-m", "pip", "install", "-q", "--target", str(folder), *options, *one.requirements)
+            kept.write_text(named)
         paths.insert(0, str(folder))
     return python, {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **one.variables}
 

@@ -59,16 +59,18 @@ def _close(found: Any, expected: Any) -> None:
 def test_second_derivatives(kind: Kind) -> None:
     """By features and by parameters, against differences of first derivatives."""
     module = kind.compiled(config=None if kind.name in SEARCHED else PLAIN)
+    leaves = [*kind.features(), *[p.detach() for p in module.parameters()]]
     names = [name for name, _ in module.named_parameters()]
-    features = [x.requires_grad_() for x in kind.features()]
 
-    def function(*inputs: Tensor) -> Tensor:
-        x, parameters = inputs[: len(features)], dict(zip(names, inputs[len(features) :], strict=True))
-        parts = outputs(torch.func.functional_call(module, parameters, kind.call(*x)))
-        return torch.cat([part.flatten() for part in parts])
+    def function(together: Tensor) -> Tensor:
+        split = together.split([x.numel() for x in leaves])
+        parts = [part.view(x.shape) for part, x in zip(split, leaves, strict=True)]
+        features, parameters = parts[: -len(names)], dict(zip(names, parts[-len(names) :], strict=True))
+        found = outputs(torch.func.functional_call(module, parameters, kind.call(*features)))
+        return torch.cat([part.flatten() for part in found])
 
-    inputs = (*features, *[p.detach().requires_grad_() for p in module.parameters()])
-    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True, atol=1e-4)
+    together = torch.cat([x.flatten() for x in leaves]).requires_grad_()
+    assert torch.autograd.gradgradcheck(function, together, fast_mode=True, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.name.startswith("pyg")], ids=named)
@@ -81,7 +83,7 @@ def test_penalty_of_a_gradient(kind: Kind) -> None:
     for module in kind.pair(config=None if kind.name in SEARCHED else PLAIN):
         features = [x.requires_grad_() for x in kind.features()]
         first = torch.autograd.grad(_squares(kind, module)(*features), features, create_graph=True)
-        sum(g.square().sum() for g in first).backward()
+        torch.stack([g.square().sum() for g in first]).sum().backward()
         found.append([x.grad for x in features] + [p.grad for p in module.parameters()])
     for a, b in zip(*found, strict=True):
         assert _vanishes(a) == _vanishes(b)
@@ -100,7 +102,7 @@ def test_penalty_of_a_gradient_beside_another_result(kind: Kind) -> None:
         for module in kind.pair(config=PLAIN):
             features = [x.requires_grad_() for x in kind.features()]
             results = outputs(module(*kind.call(*features)))
-            first = torch.autograd.grad(results[one].sum(), features, create_graph=True, allow_unused=True)
+            first: Any = torch.autograd.grad(results[one].sum(), features, create_graph=True, allow_unused=True)
             results[other].square().sum().backward(retain_graph=True)
             (sum(g.square().sum() for g in first if g is not None) + results[other].sum()).backward()
             found.append([p.grad for p in module.parameters()])
@@ -147,9 +149,9 @@ def test_functional_transforms(kind: Kind) -> None:
 @every_kind
 def test_batches_of_calls(kind: Kind) -> None:
     """`torch.func.vmap` over features gives the results of one call after the other."""
-    module = kind.compiled()
+    module = kind.compiled(config=PLAIN)
     function, features = _of_features(kind, module), kind.features()
-    batch = [torch.stack([x, -x, 2 * x]) for x in features]
+    batch = [torch.stack([x, -x, 2 * x]).requires_grad_() for x in features]
     expected = torch.stack([function(*[x[i] for x in batch]) for i in range(3)])
     _close(torch.func.vmap(function)(*batch), expected)
 
@@ -160,13 +162,14 @@ def test_gradients_over_batches_of_calls(kind: Kind) -> None:
     module = kind.compiled(config=PLAIN)
     total, features = _squares(kind, module), kind.features()
     batch = [torch.stack([x, -x]).requires_grad_() for x in features]
-    found, expected = (
+    by_batches: list[Any] = [
         torch.autograd.grad(results.sum(), [*batch, *module.parameters()], allow_unused=True)
         for results in (
             torch.func.vmap(total)(*batch),
             torch.stack([total(*[x[i] for x in batch]) for i in range(2)]),
         )
-    )
+    ]
+    found, expected = by_batches
     for a, b in zip(found, expected, strict=True):
         assert _vanishes(a) == _vanishes(b)
         if a is not None and b is not None:
@@ -174,7 +177,7 @@ def test_gradients_over_batches_of_calls(kind: Kind) -> None:
     plain = [x.detach() for x in batch]
     (by_first,) = torch.func.grad(lambda *xs: torch.func.vmap(total)(*xs).sum(), (0,))(*plain)
     _close(by_first, torch.zeros_like(plain[0]) if expected[0] is None else expected[0])
-    result, pull = torch.func.vjp(lambda *xs: torch.func.vmap(total)(*xs), *plain)
+    result, pull, *_ = torch.func.vjp(lambda *xs: torch.func.vmap(total)(*xs), *plain)
     _close(pull(torch.ones_like(result))[0], by_first)
 
 

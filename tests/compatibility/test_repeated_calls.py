@@ -83,10 +83,15 @@ def test_calls_like_one_before_are_not_examined(kind: Kind, monkeypatch: pytest.
 @pytest.mark.parametrize("kind", UNDER_AUTOCAST, ids=named)
 def test_calls_unlike_those_before_are_examined(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls under autocast, of features in another order in memory, and where all calls are examined."""
-    module = kind.compiled(torch.float32)
+    with torch.set_grad_enabled(UNDER_AUTOCAST.index(kind) % 2 == 0):  # in training and evaluation in turns
+        check_calls_unlike_those_before(kind, kind.compiled(torch.float32), monkeypatch)
+
+
+def check_calls_unlike_those_before(kind: Kind, module: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     examined = examinations(module, monkeypatch)
-    for _ in range(4):
-        expected = outputs(module(*kind.arguments(torch.float32)))
+    expected = outputs(module(*kind.arguments(torch.float32)))
+    for _ in range(3):
+        module(*kind.arguments(torch.float32))
     before = len(examined)
     with torch.autocast("cpu"):
         module(*kind.arguments(torch.float32))

@@ -47,7 +47,7 @@ extern "C" void gemm{n}_{name}(const {t}* X, const {i}* gather, const {t}* W, co
         start(segment_gemm<{args}, 0, {tf32}>(X, gather, W, segments, total, rows, scale, Y));
 }}
 """
-SUMS = """
+SCATTER = """
 extern "C" void scatter_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                   int64_t total, const {i}* rows, const {t}* scale, const {i}* target_ptr,
                                   const {i}* target_rows, int64_t targets, int64_t y_rows, {t}* Y, {t}* sums) {{
@@ -58,6 +58,8 @@ extern "C" void scatter_{name}(const {t}* X, const {i}* gather, const {t}* W, co
                                                           Turn<{t}, width>{{sums}}, Chunks(total)));
     }}, gather, rows);
 }}
+"""
+SUMS = """
 extern "C" void pairs_{name}(const {t}* X, const {i}* gather, const {t}* W, const {i}* ptr, int64_t types,
                                 int64_t pairs, const {t}* scale, const {i}* pair_ptr, const {i}* pair_rows,
                                 const {i}* target_ptr, const {i}* target_rows, int64_t targets, int64_t y_rows,
@@ -108,6 +110,8 @@ class Config:
     least_blocks: int = 0
     shared: int = 160
     """KiB of shared memory that a block may have."""
+    parts: tuple[str, ...] = ("products", "sums", "outer")
+    """The kinds of kernels that tests run with these sizes."""
 
     @property
     def name(self) -> str:
@@ -131,11 +135,14 @@ class Config:
         names = {"name": self.name, "t": self.dtype, "i": self.index, "tf32": tf32}
         tile = {**names, "tf32": f"{tf32}, {self.tile_rows}, {self.least_blocks}"}
         shape = f"{self.dtype}, {self.heads}, {self.k}, {self.m}"
-        text = OUTER.format(args=f"{shape}, {self.scale_size}", **names)
+        text = OUTER.format(args=f"{shape}, {self.scale_size}", **names) if "outer" in self.parts else ""
         for n, flag in enumerate(("false", "true")):
             args, width = f"{shape}, {flag}, {self.scale_size}", self.heads * (self.k if n else self.m)
-            text += PRODUCTS.format(n=n, args=args, width=width, **tile)
-            if n == self.sums_transposed:
+            of_sums = n == self.sums_transposed
+            if "products" in self.parts:
+                text += PRODUCTS.format(n=n, args=args, width=width, **tile)
+                text += SCATTER.format(args=args, width=width, **tile) if of_sums else ""
+            if "sums" in self.parts and of_sums:
                 text += SUMS.format(args=args, width=width, **tile)
         return text
 
@@ -151,6 +158,8 @@ class WeightConfig:
     d: int
     m: int
     tf32: bool = False
+    transposed: tuple[tuple[int, int], ...] = ((0, 0), (1, 1))
+    """Which operands are."""
     shared = 160
     limit = ""
 
@@ -160,12 +169,13 @@ class WeightConfig:
         return f"{kind}_{self.index}_H{self.heads}_K{self.k}_D{self.d}_M{self.m}"
 
     def functions(self) -> str:
-        """C functions compose00_, compose01_, ..., inner11_: the digits say which operands are transposed."""
+        """C functions such as compose01_ and inner11_: the digits say which operands are transposed."""
         names = {"name": self.name, "t": self.dtype, "i": self.index, "tf32": str(self.tf32).lower()}
         sizes = f"{self.dtype}, {self.heads}, {self.k}, {self.d}, {self.m}"
-        flags = [(str(left).lower(), str(right).lower()) for left in (False, True) for right in (False, True)]
         return "".join(
-            WEIGHTS.format(kind=kind, flags=f"{number:02b}", args=f"{sizes}, {left}, {right}", **names)
+            WEIGHTS.format(
+                kind=kind, flags=f"{left}{right}", args=f"{sizes}, {bool(left)}, {bool(right)}".lower(), **names
+            )
             for kind in ("compose", "inner")
-            for number, (left, right) in enumerate(flags)
+            for left, right in self.transposed
         )

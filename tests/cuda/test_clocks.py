@@ -11,7 +11,7 @@ import torch
 
 import dacergnn
 from dacergnn import Config, Rates, parse
-from dacergnn.modules import RGAT
+from dacergnn.modules import RGCN
 from dacergnn.modules.compiled import compiled_program
 from dacergnn.profiling import measure
 from dacergnn.runtime.lower import lower, operator_groups
@@ -30,7 +30,7 @@ def test_every_group_is_timed(monkeypatch: pytest.MonkeyPatch, emulated_device: 
     monkeypatch.setattr(measure, "_rates", lambda *_: Rates(1e11, 1e10, 1e10, 1e9))
     compiled_program.cache_clear()  # other tests have made other variants of the program
     raw = joined_graph(random.Random(3), 60, 300, 4, 3)
-    layer: Any = RGAT(16, 16, raw.num_edge_types, config=emulated_device)
+    layer: Any = RGCN(16, 16, raw.num_edge_types, config=emulated_device)
     x, graph = torch.randn(60, 16, requires_grad=True), raw.hetero()
     profile = dacergnn.profile(layer, x, graph)
     program, _ = layer.last_call
@@ -45,6 +45,7 @@ def test_every_group_is_timed(monkeypatch: pytest.MonkeyPatch, emulated_device: 
     assert any(len(o.results) > 1 for o in profile.operators)
 
 
+@pytest.mark.check
 def test_clocks_compile_for_devices() -> None:
     source, bindings = ODD["rgcn"]
     sdfg = parse(source, dtype=dace.float32, **bindings)

@@ -1,4 +1,4 @@
-"""Whole layers, forward and backward, as CUDA programs in emulation: the values and gradients of the CPU's."""
+"""Whole layers, forward and backward, as CUDA programs in emulation: the values and gradients of NumPy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.random_graphs import joined_graph
 from tests.support.sparse import as_csr, thinned
 
 __all__ = ["emulated_device"]
+pytestmark = pytest.mark.usefixtures("numpy_on_the_processor")
 LAYERS: dict[str, Callable[[int, int, Config], Any]] = {
     "rgcn": lambda types, relations, config: RGCN(16, 16, relations, config=config),
     "rgat": lambda types, relations, config: RGAT(16, 16, relations, config=config),
     "rgat, two heads": lambda types, relations, config: RGAT(6, 5, relations, heads=2, config=config),
     "hgt": lambda types, relations, config: HGT(16, types, relations, config=config),
-    "hgt, two heads": lambda types, relations, config: HGT(12, types, relations, heads=2, config=config),
 }
-WIDTHS = {"rgat, two heads": 6, "hgt, two heads": 12}
+WIDTHS = {"rgat, two heads": 6}
 
 
 def results(layer: Any, x: Tensor, graph: Any) -> list[Tensor]:
@@ -39,7 +39,10 @@ def results(layer: Any, x: Tensor, graph: Any) -> list[Tensor]:
     return [output.detach(), *torch.autograd.grad((output * weights).sum(), [x, *layer.parameters()])]
 
 
-@pytest.mark.parametrize("name", LAYERS)
+HUBS = joined_graph(random.Random(5), 2, 2600, 2, 1)
+
+
+@pytest.mark.parametrize("name", ["hgt", "rgat, two heads"])
 def test_same_as_on_the_cpu(name: str, emulated_device: Config) -> None:
     """With many nodes of few edges, or with few nodes of so many that blocks of threads share them."""
     many = "heads" in name
@@ -56,18 +59,6 @@ def test_same_as_on_the_cpu(name: str, emulated_device: Config) -> None:
         torch.testing.assert_close(b, a, rtol=tolerance, atol=tolerance * float(a.abs().max().clamp(1e-3)))
 
 
-@pytest.mark.parametrize("name", ["rgcn", "rgat, two heads", "hgt"])
-def test_same_as_pure(name: str, emulated_device: Config) -> None:
-    raw = joined_graph(random.Random(4), 20, 90, 4, 3)
-    torch.manual_seed(0)
-    configs = Config(implementation="pure"), emulated_device
-    layers = [LAYERS[name](raw.num_node_types, raw.num_edge_types, config).double() for config in configs]
-    layers[1].load_state_dict(layers[0].state_dict())
-    x = torch.randn(20, WIDTHS.get(name, 16), dtype=torch.float64)
-    expected, found = (results(layer, x, raw.hetero()) for layer in layers)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-
-
 def test_sparse_features(emulated_device: Config) -> None:
     """Loops over the nonzeros of nodes and of pairs, and over those of columns in the gradients."""
     raw = joined_graph(random.Random(6), 60, 200, 4, 3)
@@ -81,15 +72,14 @@ def test_sparse_features(emulated_device: Config) -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("name", ["rgcn", "rgat", "hgt"])
+@pytest.mark.parametrize("name", ["rgcn", "rgat"])
 def test_hubs(name: str, emulated_device: Config) -> None:
     """Several blocks share the edges of a node, as the graph that a layer is compiled for asks for it."""
-    raw = joined_graph(random.Random(5), 2, 2600, 2, 1)
     torch.manual_seed(0)
     layers = [LAYERS[name](1, 2, config) for config in (Config(), emulated_device)]
     layers[1].load_state_dict(layers[0].state_dict())
     x = torch.randn(2, 16)
-    expected, found = (results(layer, x, raw.hetero()) for layer in layers)
+    expected, found = (results(layer, x, HUBS.hetero()) for layer in layers)
     for a, b in zip(expected, found, strict=True):
         torch.testing.assert_close(b, a, rtol=2e-4, atol=2e-4 * float(a.abs().max()))
 
@@ -113,27 +103,16 @@ def test_launches_are_made_on_the_device_of_the_tensors(
 
     monkeypatch.setattr(cuda_executable, "current_stream", current_stream)
     monkeypatch.setattr(CUDAExecutable, "_launch", noted)
-    raw = joined_graph(random.Random(3), 60, 300, 4, 3)
-    x = torch.randn(60, 16, requires_grad=True)
-    results(RGCN(16, 16, 4, config=emulated_device), x, raw.hetero())
+    x = torch.randn(2, 16)
+    results(RGCN(16, 16, 2, config=emulated_device), x, HUBS.hetero())
     assert seen == [[x.device], [x.device]]
 
 
 def test_kernels_for_devices_refuse_graphs_on_the_cpu(emulated_device: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CUDAExecutable, "_device", "cuda")
-    raw = joined_graph(random.Random(3), 60, 300, 4, 3)
-    layer = RGCN(16, 16, 4, config=emulated_device)
+    layer = RGCN(16, 16, 2, config=emulated_device)
     with pytest.raises(ArrayError) as error:
-        layer(torch.randn(60, 16), raw.hetero())
+        layer(torch.randn(2, 16), HUBS.hetero())
     assert str(error.value) == (
         "graph is on cpu, but these kernels are for devices of type 'cuda'; move it with .to('cuda')."
     )
-
-
-def test_arrays_that_start_anywhere(emulated_device: Config) -> None:
-    raw = joined_graph(random.Random(3), 60, 300, 4, 3)
-    layer = RGCN(16, 16, 4, config=emulated_device)
-    x = torch.randn(60 * 16 + 1)
-    with torch.no_grad():
-        shifted, aligned = x[1:].view(60, 16), x[1:].clone().view(60, 16)
-        assert torch.equal(layer(shifted, raw.hetero()), layer(aligned, raw.hetero()))

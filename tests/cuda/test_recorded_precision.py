@@ -47,18 +47,17 @@ def results(run: Callable[[Tensor], Tensor], x: Tensor, layer: nn.Module) -> lis
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_layers_without_a_front_end(dtype: torch.dtype, emulated_device: Config) -> None:
+def test_layers_without_a_front_end(emulated_device: Config) -> None:
     torch.manual_seed(0)
-    layer, edges = ResGatedGraphConv(8, 6).to(dtype), torch.randint(0, 30, (2, 200))
-    x = torch.randn(30, 8).to(dtype)
+    layer, edges = ResGatedGraphConv(8, 6).half(), torch.randint(0, 30, (2, 200))
+    x = torch.randn(30, 8).half()
     fast = dacergnn.optimize(copy.deepcopy(layer), config=emulated_device)
     wide = layer.double()
     expected = results(lambda x: wide(x, edges), x.double(), wide)
     for _ in range(3):  # recorded, then run again
         found = results(lambda x: fast(x, edges), x, fast)
-        assert {t.dtype for t in found} == {dtype}
-        assert_near(found, expected, dtype)
+        assert {t.dtype for t in found} == {torch.float16}
+        assert_near(found, expected, torch.float16)
 
 
 @pytest.mark.filterwarnings("error::UserWarning")

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from dacergnn import Config
 from dacergnn.errors import DeviceError
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules import HGT, RGAT, RGCN
+from dacergnn.modules import RGAT, RGCN
+from dacergnn.modules.compiled import compiled_program
 from tests.cuda.test_layers import results
 from tests.cuda.test_precision import tf32
 from tests.support.emulated_device import emulated_device
@@ -23,11 +24,11 @@ from tests.support.random_graphs import joined_graph
 from tests.support.use import shifted
 
 __all__ = ["emulated_device", "emulated_graphs", "tf32"]
+pytestmark = pytest.mark.usefixtures("numpy_on_the_processor")
 RAW = joined_graph(random.Random(3), 20, 60, 4, 3)
 LAYERS: dict[str, Callable[[int, Config], Any]] = {
     "rgcn": lambda width, config: RGCN(width, width, 4, config=config),
     "rgat": lambda width, config: RGAT(width, width // 4, 4, heads=4, config=config),
-    "hgt": lambda width, config: HGT(width, 3, 4, heads=4, config=config),
 }
 
 
@@ -44,17 +45,16 @@ def assert_near(found: list[Tensor], expected: list[Tensor]) -> None:
         torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-4 * float(b.abs().max().clamp(1e-3)))
 
 
-@pytest.mark.parametrize(("name", "width"), [("rgcn", 256), ("rgat", 128), ("hgt", 256)])
+@pytest.mark.parametrize(("name", "width"), [("rgcn", 256), ("rgat", 128)])
 def test_wide_rows(name: str, width: int, emulated_device: Config) -> None:
     x, graph = torch.randn(20, width), RAW.hetero()
     expected, found = (results(layer, x, graph) for layer in pair(name, width, emulated_device))
     assert_near(found, expected)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_views_that_start_anywhere(name: str, emulated_device: Config) -> None:
+def test_views_that_start_anywhere(emulated_device: Config) -> None:
     """Features, parameters and gradients of the result."""
-    layer, graph = pair(name, 16, emulated_device)[1], RAW.hetero()
+    layer, graph = pair("rgat", 16, emulated_device)[1], RAW.hetero()
     values = torch.randn(20, 16), torch.randn(20, 16)
 
     def run(place: Callable[[Tensor], Tensor]) -> list[Tensor]:
@@ -88,10 +88,9 @@ def test_more_elements_than_32_bits_count(emulated_device: Config) -> None:
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_calls_of_two_threads(name: str, emulated_device: Config) -> None:
+def test_calls_of_two_threads(emulated_device: Config) -> None:
     """The first calls too, which build and encode."""
-    layer, graph = pair(name, 24, emulated_device)[1], RAW.hetero()
+    layer, graph = pair("rgat", 24, emulated_device)[1], RAW.hetero()
     inputs = [torch.randn(20, 24) for _ in range(6)]
     with ThreadPoolExecutor(2) as workers:
         found = list(workers.map(lambda x: results(layer, x, graph), inputs))
@@ -106,8 +105,8 @@ def test_another_precision_within_a_recording(
     before: bool, state: str, emulated_device: Config, tf32: Callable[[bool], None]
 ) -> None:
     """It is another build, which has to be loaded before."""
-    width = 40 if before else 24
-    layer, x, graph = pair("rgcn", width, emulated_device)[1], torch.randn(20, width), RAW.hetero()
+    compiled_program.cache_clear()  # other tests have loaded it
+    layer, x, graph = pair("rgcn", 24, emulated_device)[1], torch.randn(20, 24), RAW.hetero()
     with torch.no_grad():
         tf32(before)
         layer(x, graph)

@@ -2,10 +2,10 @@
 //
 // Arguments: a folder, and names of models. The batches of a model are <name>_0.bin, <name>_1.bin, ...; for each of them
 // <name>_0.out is written, or <name>_0.error with the text of the exception.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <dlfcn.h>
-
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
-#include <torch/torch.h>
 
 #include <filesystem>
 #include <fstream>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,16 +44,17 @@ class Hetero(nn.Module):
 
 
 class Plain(nn.Module):
-    """Runs two layers over nodes and edges of one kind, and pools the nodes of each of three graphs."""
+    """Runs layers over nodes and edges of one kind, and pools the nodes of each of three graphs."""
 
-    def __init__(self, layer: Callable[[int, int], nn.Module], *, typed: bool) -> None:
+    def __init__(self, layers: Sequence[Callable[[int, int], nn.Module]], *, typed: bool) -> None:
         super().__init__()
-        self.a, self.b, self.typed = layer(WIDTH, WIDTH), layer(WIDTH, WIDTH), typed
+        self.layers, self.typed = nn.ModuleList([layer(WIDTH, WIDTH) for layer in layers]), typed
         self.out = pyg.MLP([WIDTH, WIDTH, CLASSES])
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
         types = (edge_type,) if self.typed else ()
-        x = self.b(self.a(x, edge_index, *types).tanh(), edge_index, *types)
+        for number, layer in enumerate(self.layers):
+            x = layer(x.tanh() if number else x, edge_index, *types)
         return self.out(x), pyg.global_mean_pool(x, batch, 3)
 
 
@@ -136,7 +137,7 @@ class Trained:
         def features(count: int) -> Tensor:
             return torch.randn(count, WIDTH, generator=generator)
 
-        if self.name in PLAIN:
+        if self.name not in HETERO:
             count = 0 if nodes == 0 else edges
             pairs = integers(max(nodes, 1), 2, count)
             return features(nodes), pairs, integers(RELATIONS, count), integers(3, nodes).sort().values
@@ -151,10 +152,13 @@ class Trained:
 
 
 def trained(name: str) -> Trained:
-    """Returns a model after a few steps of training."""
+    """Returns a model after a few steps of training: two layers of a name, or those of names with "+" in between."""
     torch.manual_seed(0)
-    plain = PLAIN.get(name)
-    model = Hetero(HETERO[name]) if plain is None else Plain(plain[0], typed=plain[1])
+    if name in HETERO:
+        model: nn.Module = Hetero(HETERO[name])
+    else:
+        layers = [PLAIN[own] for own in (name.split("+") if "+" in name else (name, name))]
+        model = Plain([layer for layer, _ in layers], typed=layers[0][1])
     made = Trained(name, model)
     arguments = made.arguments(40, 120)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)

@@ -44,11 +44,11 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     return of
 
 
-@pytest.mark.parametrize("name", ["GCN", "HGT", "HeteroConv-SAGE"])
+@pytest.mark.parametrize("name", ["GCN", "HGT"])
 def test_results_on_graphs_of_several_sizes(name: str, exports: Exports) -> None:
     network, made = exports(name)
     library = EmulatedModel(made)
-    sizes = [(60, 200), *[(3 + seed % 9, seed % 13) for seed in range(8)], (0, 0), (1, 0), (1, 1)]
+    sizes = [(60, 200), *[(3 + seed % 9, seed % 13) for seed in range(4)], (0, 0), (1, 0), (1, 1)]
     with torch.no_grad():
         original = dacergnn.revert(network.model)
         for seed, (nodes, edges) in enumerate(sizes):

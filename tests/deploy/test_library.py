@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,11 +22,15 @@ from dacergnn.deploy.library import ExportedLibrary
 from dacergnn.deploy.network import SortEdges
 from dacergnn.deploy.reader import Reader
 from dacergnn.modules import RGCN
-from tests.deploy.networks import NAMES, Between, Trained, assert_equal, leaves, trained
+from tests.deploy.conftest import Deployed
+from tests.deploy.networks import Between, Trained, assert_equal, leaves, trained
 from tests.support.library import Library, Refused, export
 
-MORE_RELATIONS = ("HeteroConv-GAT-SAGE", "HeteroConv-GATv2")
-"""Networks whose parts are those of others, with a library for which g++ takes half a minute."""
+BESIDE = "GCN+GIN"
+"""A network whose weights are beside its library."""
+FULL_GRAPHS = ("HGT", BESIDE, "GAT+GATv2+SAGE-max")
+MORE_RELATIONS = ("HeteroConv-GAT-SAGE", "HeteroConv-GATv2", "HeteroConv-SAGE")
+"""Networks whose parts are those of others, here or in `conftest.py`; g++ takes half a minute for a library."""
 Exports = Callable[[str], tuple[Trained, ExportedLibrary]]
 pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
 
@@ -40,14 +45,15 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
             network = trained(name)
             folder = tmp_path_factory.mktemp("library")
             model = dacergnn.optimize(network.model)
-            made[name] = network, export(model, folder, example=network.arguments(30, 90))
+            options: dict[str, Any] = {"name": "gcn_1", "weights": "beside"} if name == BESIDE else {}
+            made[name] = network, export(model, folder, example=network.arguments(30, 90), **options)
         return made[name]
 
     return of
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.check if n in MORE_RELATIONS else ()) for n in NAMES]
+    "name", [*FULL_GRAPHS, *[pytest.param(name, marks=pytest.mark.check) for name in MORE_RELATIONS]]
 )
 def test_results_on_a_full_graph_and_on_batches(name: str, exports: Exports) -> None:
     network, made = exports(name)
@@ -60,21 +66,20 @@ def test_results_on_a_full_graph_and_on_batches(name: str, exports: Exports) -> 
             assert_equal(library(*leaves(arguments)), leaves(original(*arguments)))
 
 
-def test_a_library_needs_neither_python_nor_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = trained("HGT")
-    monkeypatch.delenv("CXXFLAGS")
-    made = dacergnn.export(dacergnn.optimize(network.model), tmp_path, example=network.arguments(30, 90))
-    needed = subprocess.run(["ldd", str(made.library)], capture_output=True, text=True, check=True).stdout
+@pytest.mark.parametrize("name", ["HGT", "optimized"])
+def test_a_library_needs_neither_python_nor_torch(name: str, exports: Exports, deployed: Deployed) -> None:
+    library = deployed.folder / "libmodel.so" if name == "optimized" else exports(name)[1].library
+    needed = subprocess.run(["ldd", str(library)], capture_output=True, text=True, check=True).stdout
     names = {Path(line.split()[0]).name.partition(".")[0] for line in needed.splitlines()}
     assert names <= {"linux-vdso", "libgomp", "libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64", "libdl"}
-    listing = ["nm", "-D", "--defined-only", str(made.library)]
+    listing = ["nm", "-D", "--defined-only", str(library)]
     symbols = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()
     assert all(line.split()[-1].startswith("model_") for line in symbols)
-    assert made.library.stat().st_size < 5 << 20
+    assert library.stat().st_size < 5 << 20
 
 
 def test_threads_share_a_model(exports: Exports) -> None:
-    network, made = exports("HeteroConv-SAGE")
+    network, made = exports("HGT")
     library = Library(made)
     calls = [network.arguments(10 + seed, 20 + seed, seed) for seed in range(4)]
     expected = [library(*leaves(arguments)) for arguments in calls]
@@ -144,13 +149,9 @@ def test_memory_that_is_too_small_tells_the_sizes(exports: Exports) -> None:
     assert [list(own.sizes) for own in outputs] == [[27, 4, 0, 0], [30, 16, 0, 0]]
 
 
-def test_weights_beside_a_library(tmp_path: Path) -> None:
-    network = trained("GCN")
-    model, arguments = dacergnn.optimize(network.model), network.arguments(20, 50)
-    made = export(model, tmp_path, example=arguments, name="gcn_1", weights="beside")
+def test_weights_beside_a_library(exports: Exports, tmp_path: Path) -> None:
+    made = exports(BESIDE)[1]
     assert made.weights is not None
-    with torch.no_grad():
-        assert_equal(Library(made)(*leaves(arguments)), leaves(model(*arguments)))
     described = json.loads(made.manifest.read_text())
     assert described["weights"]["bytes"] == made.weights.stat().st_size
     assert described["fingerprint"] == Library(made).fingerprint
@@ -233,41 +234,22 @@ def test_what_stands_between_layers(tmp_path: Path) -> None:
 
 
 def test_results_in_double_precision(tmp_path: Path) -> None:
-    network = trained("RGAT")
-    model = dacergnn.optimize(network.model.double())
-    x, *rest = network.arguments(20, 60)
-    library = Library(export(model, tmp_path, example=(x.double(), *rest)))
+    network = trained("RGCN+RGAT")
+    original = network.model.double()
+    calls = [network.arguments(*sizes, seed) for seed, sizes in enumerate([(20, 60), (200, 900), (1, 1), (0, 0)])]
+    calls = [(x.double(), *rest) for x, *rest in calls]
     with torch.no_grad():
-        for result, wanted in zip(library(x.double(), *rest), model(x.double(), *rest), strict=True):
-            torch.testing.assert_close(result, wanted, rtol=1e-12, atol=1e-12)
+        expected = [leaves(original(*call)) for call in calls]
+    library = Library(export(dacergnn.optimize(original), tmp_path, example=calls[0]))
+    for call, own in zip(calls, expected, strict=True):
+        torch.testing.assert_close(library(*call), own, rtol=1e-12, atol=1e-12)
 
 
 def test_sixteen_bits_are_refused(tmp_path: Path) -> None:
-    network = trained("GCN")
-    x, *rest = network.arguments(20, 60)
+    model = dacergnn.optimize(SAGEConv(4, 4).bfloat16().eval())
+    example = torch.randn(9, 4).bfloat16(), torch.randint(9, (2, 20))
     with pytest.raises(UnsupportedCallError, match=r"bfloat16.*model\.float\(\)"):
-        dacergnn.export(dacergnn.optimize(network.model.bfloat16()), tmp_path, example=(x.bfloat16(), *rest))
-
-
-_TELL = """
-import ctypes, sys
-library = ctypes.CDLL(sys.argv[1])
-library.model_fingerprint.restype = ctypes.c_char_p
-print(library.model_fingerprint().decode())
-"""
-
-
-def test_a_library_is_not_written_into(tmp_path: Path) -> None:
-    linear = nn.Linear(4, 3).eval()
-    first = Library(export(linear, tmp_path, example=(torch.randn(5, 4),)))
-    x = torch.randn(6, 4)
-    before = first(x)
-    with torch.no_grad():
-        linear.weight.zero_()
-    made = export(linear, tmp_path, example=(torch.randn(5, 4),))
-    assert torch.equal(first(x)[0], before[0])  # the process has the first one loaded still
-    fresh = subprocess.run([sys.executable, "-c", _TELL, str(made.library)], capture_output=True, text=True, check=True)
-    assert fresh.stdout.strip() == json.loads(made.manifest.read_text())["fingerprint"] != first.fingerprint
+        dacergnn.export(model, tmp_path, example=example)
 
 
 class _LastRow(nn.Module):
@@ -289,15 +271,39 @@ class _ComputedMatrix(nn.Module):
         return x @ self.linear(other)[:4].sum(0, keepdim=True).view(4, 1)
 
 
-def test_rows_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    index = torch.tensor([-3, 1, -1])
-    library = Library(export(_LastRow().eval(), tmp_path, example=(torch.randn(5, 4), index)))
-    x = torch.randn(3, 4)
+_TELL = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.model_fingerprint.restype = ctypes.c_char_p
+print(library.model_fingerprint().decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def last_row(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Library]:
+    """Returns a folder, and a library that has been written to it."""
+    folder = tmp_path_factory.mktemp("rows")
+    example = torch.randn(5, 4), torch.tensor([-3, 1, -1])
+    return folder, Library(export(_LastRow().eval(), folder, example=example))
+
+
+def test_rows_that_are_not_there_are_refused(last_row: tuple[Path, Library]) -> None:
+    library, x, index = last_row[1], torch.randn(3, 4), torch.tensor([-3, 1, -1])
     assert torch.equal(library(x, index)[0], x[-1:] * 2 + x[index])
     with pytest.raises(Refused, match="index -3 at place 0 is out of range; there are 2 rows"):
         library(x[:2], index)
     with pytest.raises(Refused, match="The sizes of the inputs do not fit the model, which asks for rows"):
         library(torch.randn(0, 4), index[:0])
+
+
+def test_a_library_is_not_written_into(last_row: tuple[Path, Library]) -> None:
+    folder, first = last_row
+    x, index = torch.randn(6, 4), torch.tensor([2, 0])
+    before = first(x, index)
+    made = export(nn.Linear(4, 3).eval(), folder, example=(torch.randn(5, 4),))
+    assert torch.equal(first(x, index)[0], before[0])  # the process has the first one loaded still
+    fresh = subprocess.run([sys.executable, "-c", _TELL, str(made.library)], capture_output=True, text=True, check=True)
+    assert fresh.stdout.strip() == json.loads(made.manifest.read_text())["fingerprint"] != first.fingerprint
 
 
 class _MoreNodes(nn.Module):

@@ -160,7 +160,7 @@ class Player:
         return None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_operations(store: OnlineStore, seed: int) -> None:
     player = Player(store, seed)
     for _ in range(3000):
@@ -182,8 +182,9 @@ def star(store: OnlineStore, count: int, way: str) -> tuple[int, dict[int, int]]
     return center, {other: place for place, other in enumerate(others[:count])}
 
 
-@pytest.mark.parametrize(("count", "fanout"), [(3, 1), (5, 2), (6, 5), (7, 3)])
-@pytest.mark.parametrize("way", ["whole", "removed"])
+@pytest.mark.parametrize(
+    ("count", "fanout", "way"), [(3, 1, "whole"), (5, 2, "removed"), (6, 5, "removed"), (7, 3, "whole")]
+)
 def test_all_sets_have_the_same_chance(store: OnlineStore, count: int, fanout: int, way: str) -> None:
     center, places = star(store, count, way)
     fanouts = [[fanout, 0, 0, 0, 0, 0]]
@@ -197,9 +198,9 @@ def test_all_sets_have_the_same_chance(store: OnlineStore, count: int, fanout: i
     assert stats.chisquare([found[chosen] for chosen in sets]).pvalue > LEAST
 
 
-@pytest.mark.parametrize(("count", "fanout"), [(130, 20), (130, 70), (130, 129)])
-@pytest.mark.parametrize("way", ["whole", "removed"])
-def test_all_edges_have_the_same_chance(store: OnlineStore, count: int, fanout: int, way: str) -> None:
+@pytest.mark.parametrize(("fanout", "way"), [(20, "removed"), (70, "whole"), (129, "removed")])
+def test_all_edges_have_the_same_chance(store: OnlineStore, fanout: int, way: str) -> None:
+    count = 130
     center, places = star(store, count, way)
     trials, chance = 2000, fanout / count
     found = np.zeros(count)

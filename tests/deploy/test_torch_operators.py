@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ from torch_geometric.nn import GATConv, GCNConv, RGCNConv
 import dacergnn
 from dacergnn.deploy.capture import capture
 from dacergnn.deploy.package import build_operators, share_calls
-from tests.deploy.packaged import SIZES, batch, hgt, trained, without_package
+from dacergnn.deploy.processors import processor
+from tests.deploy.packaged import SIZES, TwoLayers, batch, hgt, without_package
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -64,10 +63,8 @@ def recorded(model: nn.Module, example: Any, *others: Any) -> tuple[torch.export
     return program, recorder.calls
 
 
-@pytest.fixture(scope="module")
-def operators(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path], list[dict[str, Any]]]:
-    """Returns a folder, two libraries of operators, and calls of these that Python has answered."""
-    folder = tmp_path_factory.mktemp("operators")
+def test_operators_give_what_python_gives_and_refuse_bad_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays calls in a process without Python's operators. It takes half a minute, as g++ reads torch's headers."""
     torch.manual_seed(1)
     x, other = torch.randn(12, 8), torch.randn(9, 8)
     plain = [(x, edges(12, 40)), (other, edges(9, 0)), (torch.randn(0, 8), torch.zeros(2, 0, dtype=torch.int64))]
@@ -75,30 +72,25 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path
     programs = [
         recorded(GCNConv(8, 4), *plain), recorded(GATConv(8, 4, heads=2), *plain[:2]), recorded(Typed(), *typed),
     ]  # fmt: skip
-    libraries = [folder / "libfirst.so", folder / "libsecond.so"]
+    calls = [call for _, own in programs for call in own]
+    assert {call["name"] for call in calls} == {"edges", "with_loops", "edge_weights", "program"}
+    libraries = [tmp_path / "libfirst.so", tmp_path / "libsecond.so"]  # the one loaded first runs programs of the other
+    native = processor("native")
+    kind = replace(native, command=(*native.command, "-O0"))  # what packages have is optimized
+    monkeypatch.setattr("dacergnn.deploy.package.processor", lambda _: kind)
     build_operators([programs[0][0]], libraries[0])
     build_operators([program for program, _ in programs[1:]], libraries[1])
-    return folder, libraries, [call for _, calls in programs for call in calls]
-
-
-def replayed(folder: Path, libraries: list[Path], calls: list[dict[str, Any]]) -> None:
-    torch.save(calls, folder / "calls.pt")
-    run = without_package(HERE / "replay.py", "operators", folder / "calls.pt", *libraries, cwd=folder)
+    torch.save(
+        [*calls, *bad_calls(next(call["args"] for call in calls if call["name"] == "program"))], tmp_path / "calls.pt"
+    )
+    package = Path(dacergnn.__file__).parent.parent
+    run = without_package(HERE / "replay.py", "operators", tmp_path / "calls.pt", package, *libraries, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
 
 
-def test_operators_give_what_python_gives(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    folder, libraries, calls = operators
-    names = {call["name"] for call in calls}
-    assert names == {"edges", "with_loops", "edge_weights", "program"}
-    replayed(folder, libraries, calls)
-    replayed(folder, libraries[::-1], calls)  # either library finds the programs of the other one
-
-
-def test_operators_refuse_bad_calls(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    folder, libraries, calls = operators
+def bad_calls(known: Any) -> list[dict[str, Any]]:
+    """Returns calls with what is said of each; ``known`` are the arguments of a program."""
     index, sizes = edges(5, 6), [5, 5, 1, 1, 0]
-    known = next(call["args"] for call in calls if call["name"] == "program")
     own, *own_types, own_sizes, arrays, text = known
     outside = own.clone()
     outside[0, 0] = 12
@@ -133,23 +125,11 @@ def test_operators_refuse_bad_calls(operators: tuple[Path, list[Path], list[dict
         ("program", (own, *own_types, own_sizes, [a[:1] for a in arrays], text), "and the graph asks for"),
         ("program", (own, *own_types, own_sizes, [a.double() for a in arrays], text), "other elements"),
     ]  # fmt: skip
-    wrong = [{"name": name, "args": args, "result": None, "error": words} for name, args, words in bad]
-    replayed(folder, libraries, wrong)
+    return [{"name": name, "args": args, "result": None, "error": words} for name, args, words in bad]
 
 
-def test_dacergnn_is_imported_before_libraries(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    folder, (library, _), _ = operators
-    code = f"import torch; torch.ops.load_library({str(library)!r}); import dacergnn"
-    root = Path(dacergnn.__file__).parent.parent
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert "Import dacergnn before such a library is loaded" in run.stderr
-
-
-def test_equal_calls_are_one(operators: tuple[Path, list[Path], list[dict[str, Any]]]) -> None:
-    program = capture(trained(hgt), batch(*SIZES[0]))
+def test_equal_calls_are_one() -> None:
+    program = capture(dacergnn.optimize(TwoLayers(hgt)).eval(), batch(*SIZES[0]))
     sort = torch.ops.dacergnn.typed_edges.default
     assert len(program.graph.find_nodes(op="call_function", target=sort)) == 2
     share_calls(program.graph)

@@ -1,9 +1,7 @@
-"""Runs layers that exchange rows themselves in one of several processes; `python exchanging_worker.py OUT`."""
+"""Runs layers that exchange rows themselves in one of several processes, for `worker`."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +16,6 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules import HGT, RGAT, RGCN
 from dacergnn.modules.exchanged import Exchanged
 from tests.distributed import exchanging_programs as programs
-from tests.support import interpreted
 
 NODES, EDGES, RELATIONS, WIDE, NARROW = 200, 1500, 3, 32, 4
 OPTIONS: dict[str, Any] = {"num_edge_types": RELATIONS, "node_type": torch.arange(NODES) // 100, "num_node_types": 2}
@@ -105,13 +102,14 @@ class Side(NamedTuple):
         return [*first[:count], *again[:count]], [*first[count:], *again[count:]]
 
 
-def compared(size: int) -> dict[str, dict[str, Any]]:
+def compared() -> dict[str, dict[str, Any]]:
     """Returns what each layer exchanged, and by how much its results and gradients differ from those of one process."""
     draw = torch.Generator().manual_seed(0)
     edges, types = torch.randint(NODES, (2, EDGES), generator=draw), torch.randint(RELATIONS, (EDGES,), generator=draw)
     edges[:, ::7] //= 8  # some nodes have many edges, others none
     whole = HeteroGraph.from_arrays(edges, types, num_nodes=NODES, **OPTIONS)
-    part = DistributedGraph(edges, partition(whole, size))
+    owners = partition(whole, dist.get_world_size())
+    part = DistributedGraph(edges, owners)
     graph = part.hetero_graph(types, **OPTIONS, exchanges=True)
     positions = [part.own, part.edges, part.own]
     shapes = (NODES, WIDE), (EDGES, 4), (NODES, 4), (NODES, WIDE), (EDGES,)
@@ -151,16 +149,19 @@ def compared(size: int) -> dict[str, dict[str, Any]]:
     elsewhere = torch.full((EDGES,), RELATIONS)
     elsewhere[part.edges] = 0
     found["types"] = {"number": part.hetero_graph(elsewhere).size("R")}
-    found["errors"] = refused(graph, tensors[0][part.own])
+    found["errors"] = refused(graph, tensors[0][part.own], edges, owners)
     return found
 
 
-def refused(graph: HeteroGraph, x: Tensor) -> dict[str, str]:
+def refused(graph: HeteroGraph, x: Tensor, edges: Tensor, owners: Tensor) -> dict[str, str]:
     """Returns what is said about calls that cannot be."""
     layer, found = RGCN(WIDE, NARROW, RELATIONS), dict[str, str]()
     other = RGCN(WIDE, NARROW + 1, RELATIONS)  # a program that has not run before
     wider = RGCN(WIDE, NARROW + 2 + (dist.get_rank() == 0), RELATIONS)
+    other_edges, other_owners = (edges.flip(1), owners.flip(0)) if dist.get_rank() == 1 else (edges, owners)
     calls: dict[str, Callable[[], Any]] = {
+        "edge_index": lambda: DistributedGraph(other_edges, owners),
+        "owners": lambda: DistributedGraph(edges, other_owners),
         "rows": lambda: layer(x[1:], graph),
         "sparse": lambda: layer(x.to_sparse(), graph),
         "functional": lambda: torch.func.grad(lambda a: layer(a, graph).sum())(x),
@@ -176,12 +177,3 @@ def refused(graph: HeteroGraph, x: Tensor) -> dict[str, str]:
         except (ArrayError, DistributedError) as error:
             found[name] = str(error)
     return found
-
-
-if __name__ == "__main__":
-    interpreted.set_default(os.environ["DACERGNN_TEST_TARGET"])
-    torch.set_num_threads(1)
-    torch.set_default_dtype(torch.float64)
-    size = int(os.environ["WORLD_SIZE"])
-    dist.init_process_group("gloo")
-    torch.save(compared(size), sys.argv[-1])

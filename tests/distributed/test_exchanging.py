@@ -19,7 +19,7 @@ from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import RGAT, RGCN
 from dacergnn.modules.compiled import compiled_program
 from dacergnn.sdfg_passes.partial_sums import cut_sums
-from tests.distributed.test_distributed import ROOT, started
+from tests.distributed.test_distributed import ROOT, Found, check, found_by
 from tests.support.use import lone_process
 
 ROWS, VALUES, SUMS = "rows of sources", "values of sources", "partial sums"
@@ -39,13 +39,20 @@ EXCHANGED = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def thirds(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    """Returns what each of three processes found."""
+    return found_by(3, tmp_path_factory.mktemp("thirds"), "exchanging", "RGAT", "RGAT alone")
+
+
+@pytest.fixture(scope="module")
+def found(thirds: list[Found]) -> dict[str, Any]:
     """Returns what the first of several processes found."""
-    folder, size = tmp_path_factory.mktemp("exchanging"), 3
-    for process in started(size, folder, worker="exchanging_worker"):
-        _, error = process.communicate(timeout=600)
-        assert process.returncode == 0, error
-    return torch.load(folder / f"{size}-0.pt")
+    return thirds[0]["exchanging"]
+
+
+def test_training_in_three_processes(thirds: list[Found]) -> None:
+    """Checks processes whose nodes do not follow each other."""
+    check(thirds, "RGAT")
 
 
 def test_results_and_gradients_equal_those_of_one_process(found: dict[str, Any]) -> None:
@@ -71,6 +78,13 @@ def test_calls_that_cannot_be_exchanged_are_refused(found: dict[str, Any]) -> No
     assert "pass it to layers" in errors["kernels"]
     assert errors["widths"].startswith("this process calls RGCN with gradients of W, bias, root, but another one")
     assert errors["gradients"].startswith("this process calls RGCN with gradients of W, bias, root, x, but another one")
+
+
+@pytest.mark.parametrize("name", ["owners", "edge_index"])
+def test_processes_must_divide_the_graph_alike(name: str, thirds: list[Found]) -> None:
+    for part in thirds:
+        text = part["exchanging"]["errors"][name]
+        assert text == f"{name} differs between the processes; divide the same graph by the same seed in all."
 
 
 def test_types_are_those_of_the_whole_graph(found: dict[str, Any]) -> None:

@@ -1,8 +1,10 @@
 """Trains models, one after the other, in one of several processes, with the variables of torch's launcher.
 
-    python -m tests.distributed.worker TASK,TASK,... STEPS FAILS CHECKPOINT OUT
+    python -m tests.distributed.worker TASK,TASK,... STEPS FAILS OUT
 
-A task is the name of a model, with ":" and a size of memory for rounds, and "@" and a real graph.
+A task is the name of a model, with ":" and a size of memory for rounds, and "@" and a real graph. The first process
+trains those that end with " alone" by itself; those that end with " first" and " second" take half of the steps each,
+the latter from a checkpoint of the former. The task "exchanging" is that of `exchanging_worker`.
 """
 
 from __future__ import annotations
@@ -23,12 +25,11 @@ from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGATConv, RGCNConv,
 import dacergnn
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.graph import HeteroGraph
+from tests.distributed.exchanging_worker import compared
 from tests.support import interpreted
 
-FEATURES, CLASSES = 16, 4
+FEATURES, CLASSES = 16, 16
 Key = tuple[str, str, str]
-OTHER_OWNERS, OTHER_EDGES = -2, -3
-"""Stand for a step: the processes divide the graph in different ways, or have different graphs."""
 SIZES = {"a": 120, "b": 90}
 KEYS = [("a", "r", "b"), ("b", "s", "a"), ("a", "t", "a")]
 
@@ -66,7 +67,7 @@ def own(rows: Any, counts: Any) -> Any:
 
 
 def convs(name: str, relations: int, types: tuple[list[str], list[Key]]) -> list[nn.Module]:
-    sizes = [(FEATURES, 16), (16, CLASSES)]
+    sizes = [(FEATURES, 16), (16, CLASSES)]  # alike, so that layers share their programs
     if name == "RGCN":
         return [RGCNConv(i, o, relations) for i, o in sizes]
     if name == "RGAT":
@@ -132,10 +133,11 @@ def least(edges: Any, owners: Any) -> int:
     return 3 * rows * FEATURES * torch.get_default_dtype().itemsize
 
 
-def train(task: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
+def train(task: str, steps: int, fails: int, checkpoint: Path) -> dict[str, Any]:
+    task, _, way = task.partition(" ")
     task, _, data = task.partition("@")
     name, _, memory = task.partition(":")
-    size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+    size, rank = 1 if way == "alone" else dist.get_world_size(), dist.get_rank()
     limits = memory.split("/")
     memory = limits[rank % len(limits)]  # processes may name different ones
     edges, x, y, extra, relations = problem(name, data or "random")
@@ -148,8 +150,7 @@ def train(task: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
     graph: Any = Whole(edges, counts)
     mine = owners(edges, counts, size)
     if size > 1:
-        edges = edges.flip(1) if fails == OTHER_EDGES and rank == 1 else edges
-        graph = DistributedGraph(edges, mine.flip(0) if fails == OTHER_OWNERS and rank == 1 else mine)
+        graph = DistributedGraph(edges, mine)
         if typed:
             x, y = ({k: r[graph.own[k]] for k, r in rows.items()} for rows in (x, y))
         else:
@@ -160,14 +161,14 @@ def train(task: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
     else:
         with torch.no_grad():
             model(graph, x, *extra)
-    if checkpoint and Path(checkpoint).exists():
+    if way == "second":
         load({"model": model.state_dict()}, checkpoint_id=checkpoint)  # in place
     # `HeteroConv` adds up its relations, so that steps of one size diverge where there are many.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5 if name != "HeteroConv" else 1.0 / relations**2)
     losses: list[float] = []
     gradients: list[Tensor] = []
     received = 0
-    for step in range(steps):
+    for step in range(steps // 2 if way in ("first", "second") else steps):
         received = getattr(graph, "bytes_received", 0)
         if step == fails and rank == 1:
             os._exit(3)
@@ -184,7 +185,7 @@ def train(task: str, steps: int, fails: int, checkpoint: str) -> dict[str, Any]:
         losses.append(float(loss))
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         optimizer.step()
-    if checkpoint:
+    if way == "first":
         save({"model": model.state_dict()}, checkpoint_id=checkpoint)
     received = getattr(graph, "bytes_received", 0) - received
     return {"losses": losses, "gradients": gradients, "received": received, "least": least(edges, mine)}
@@ -194,7 +195,12 @@ if __name__ == "__main__":
     interpreted.set_default(os.environ["DACERGNN_TEST_TARGET"])
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)  # in which another order of operations is no excuse
-    tasks, steps, fails, checkpoint, out = sys.argv[1:]
-    if int(os.environ["WORLD_SIZE"]) > 1:
-        dist.init_process_group("gloo")
-    torch.save({task: train(task, int(steps), int(fails), checkpoint) for task in tasks.split(",")}, Path(out))
+    tasks, steps, fails, out = sys.argv[1:]
+    dist.init_process_group("gloo")
+    found: dict[str, Any] = {}
+    for task in tasks.split(","):
+        if task == "exchanging":
+            found[task] = compared()
+        elif dist.get_rank() == 0 or not task.endswith(" alone"):
+            found[task] = train(task, int(steps), int(fails), Path(out).with_name("checkpoint"))
+    torch.save(found, out)

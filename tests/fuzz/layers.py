@@ -12,6 +12,7 @@ from dgl import nn as dglnn
 from torch import Tensor, nn
 
 import dacergnn
+from dacergnn import Config
 from tests.compatibility.kinds import KINDS, RELATIONS, DGLForward, F, M, R
 from tests.fuzz.graphs import Graph
 
@@ -74,7 +75,9 @@ class Layer:
     forms: tuple[str, ...]
     options: Values = field(default_factory=dict)
     attributes: Values = field(default_factory=dict)
-    compile: Callable[[nn.Module], nn.Module] = lambda m: dacergnn.optimize(m, on_unsupported="ignore")
+    compile: Callable[[nn.Module, Config], nn.Module] = lambda m, config: dacergnn.optimize(
+        m, config=config, on_unsupported="ignore"
+    )
     second: bool = True
 
     def original(self, options: dict[str, Any]) -> nn.Module:
@@ -194,5 +197,5 @@ LAYERS = [
     _dgl(_named("GMMConv", lambda **o: dglnn.GMMConv(F, M, 2, 2, **o)), ("dgl positions",),
          {"aggregator_type": ("sum", "mean", "max"), "residual": FLAG[::-1], **LOOPS}),
     Layer("compile-DGL-forward", PlainForward, ("dgl",), second=False,
-          compile=lambda m: dacergnn.compile(m, on_unsupported="ignore")),
+          compile=lambda m, config: dacergnn.compile(m, config=config, on_unsupported="ignore")),
 ]  # fmt: skip

@@ -331,4 +331,4 @@ def revert(world: World, choice: int) -> None:
     side.become(dacergnn.revert(side.module))
     world.sides[0].handles = []
     if choice % 2 == 0:
-        side.become(world.layer.compile(side.module))
+        side.become(world.layer.compile(side.module, world.config))

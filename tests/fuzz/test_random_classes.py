@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 import dacergnn
 from tests.fuzz.random_classes import WIDTH, made, text_of
 
-SEEDS = range(15)
+SEEDS = (19, 30, 35, 74, 122, 237, 253, 313, 420, 710, 1157, 1333, 1703, 1901)
+"""Seeds whose classes have every statement, message, update and result among them, for each library."""
 
 
 def graph(number: int, *, dgl: bool) -> Any:
@@ -45,7 +46,8 @@ def step(model: nn.Module, number: int, *, dgl: bool) -> list[Any]:
         out = [leaf for leaf in tree_leaves(model(edges, x) if dgl else model(x, edges)) if isinstance(leaf, Tensor)]
         needs = [leaf.requires_grad for leaf in out]
         leaves, found = [x, *model.parameters()], [leaf.detach().clone() for leaf in out]
-        loss: Any = sum(leaf.sin().sum() for leaf in out if leaf.requires_grad)
+        small = [leaf / leaf.detach().abs().max().clamp(min=1) for leaf in out if leaf.requires_grad]
+        loss: Any = sum(leaf.sin().sum() for leaf in small)  # of large numbers, sines would be those of rounding errors
         first, second = [], []
         if any(needs):
             first = torch.autograd.grad(loss, leaves, allow_unused=True, create_graph=True)

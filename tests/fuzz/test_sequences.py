@@ -1,6 +1,6 @@
 """Random sequences of things done to a layer: after each of them, the compiled one does what the original does.
 
-Layer, options, form of call, graph and steps are drawn. Some 200 sequences run by default, the same ones each time;
+Layer, options, form of call, graph, passes and steps are drawn. 124 sequences run by default, the same ones each time;
 ``HYPOTHESIS_PROFILE=explore pytest tests/fuzz`` draws 1000 others for each layer. Layers of this package and programs
 have no original that they could be compared with.
 """
@@ -17,13 +17,16 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from dacergnn import Config
 from tests.fuzz.graphs import GraphCase, graph_cases
 from tests.fuzz.layers import LAYERS, Layer
 from tests.fuzz.steps import STEPS
 from tests.fuzz.world import NotComparableError, World
 
-SEQUENCES = 200
+SEQUENCES = 124
 LONGEST = 6
+LEVELS = ("O0", "O2")
+"""Of passes: no or all of them; what is done to a layer does not depend on them, and they take a third of the time."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Sequence:
     options: dict[str, Any]
     form: str
     graph: GraphCase
+    level: str
     steps: list[tuple[str, int]]
 
 
@@ -40,7 +44,7 @@ def sequences(layer: Layer) -> st.SearchStrategy[Sequence]:
     """Sequences for a kind of layer; the simplest has default options and one call."""
     options = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in layer.options.items()})
     steps = st.lists(st.tuples(st.sampled_from([*STEPS]), st.integers(0, 23)), max_size=LONGEST)
-    return st.builds(Sequence, options, st.sampled_from(layer.forms), graph_cases(), steps)
+    return st.builds(Sequence, options, st.sampled_from(layer.forms), graph_cases(), st.sampled_from(LEVELS), steps)
 
 
 def check(layer: Layer, sequence: Sequence) -> None:
@@ -48,7 +52,7 @@ def check(layer: Layer, sequence: Sequence) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            world = World(layer, sequence.options, sequence.form, sequence.graph)
+            world = World(layer, sequence.options, sequence.form, sequence.graph, Config(level=sequence.level))
         except Exception:  # no such layer
             layer_is_refused_by_its_library(layer, sequence)
             return

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dacergnn import Config
 from tests.compatibility.kinds import F
 from tests.fuzz.graphs import MEMORY, Graph, GraphCase
 from tests.fuzz.layers import FORMS, Layer
@@ -42,13 +43,13 @@ class NotComparableError(Exception):
 class World:
     """Both modules, and what they are called with."""
 
-    def __init__(self, layer: Layer, options: dict[str, Any], form: str, case: GraphCase) -> None:
-        self.layer, self.form = layer, form
+    def __init__(self, layer: Layer, options: dict[str, Any], form: str, case: GraphCase, config: Config) -> None:
+        self.layer, self.form, self.config = layer, form, config
         self.graph = Graph(case)
         self.graphs = {case: self.graph}
         self.features = 0
         original = layer.original(options)
-        self.sides = Side(original, False), Side(layer.compile(layer.original(options)), True)
+        self.sides = Side(original, False), Side(layer.compile(layer.original(options), config), True)
 
     def go_to(self, case: GraphCase) -> None:
         """Call with another graph from now on, one that was there before perhaps."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.frontends.cases import Case
 
-AS_USERS_DO = ("pyg-rgcn-x-mean", "pyg-rgat-plain", "pyg-hgt-no_skip-heads")
+AS_USERS_DO = ("pyg-rgcn-x-mean", "pyg-rgat-plain")
 """Compiled with nothing but the default flags in float32."""
 
 NO_COPIES = "-fno-unswitch-loops"

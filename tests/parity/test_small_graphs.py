@@ -15,23 +15,19 @@ from tests.frontends.check import assert_same, run, skip_without_library
 from tests.frontends.graphs import Edges, typed_edges
 from tests.parity.flags import NO_COPIES, flags
 
-# A mode or more of each kind of kernel: typed products, blocks, heads, maxima, softmax by destination and by pair.
+# A mode of each kind of kernel: maxima, blocks, pairs, heads, softmax by destination and by pair, values of edges.
+# Others run in float32 on real graphs.
 VECTORIZED = (
-    *("pyg-rgcn-x-mean", "pyg-rgcn-x-max", "pyg-rgcn-x-bases", "pyg-rgcn-x-blocks", "pyg-rgcn-none-mean"),
-    *("pyg-rgcn-pair-mean", "pyg-rgcn-ids_pair-min", "pyg-fast_rgcn-x-mean", "pyg-fast_rgcn-none-mean"),
-    *("pyg-rgat-plain", "pyg-rgat-heads", "pyg-rgat-within-additive-None", "pyg-rgat-blocks-heads"),
-    *("pyg-rgat-edges-heads", "pyg-rgat-dim-scaled", "pyg-rgat-across-multiplicative-f-additive"),
-    *("pyg-hgt-skip", "pyg-hgt-no_skip-heads", "pyg-hgt-widths", "pyg-gcn-plain", "pyg-sage-max"),
-    *("dgl-relgraph-plain", "dgl-relgraph-norm", "dgl-relgraph-bdd", "dgl-relgraph-layer_norm"),
-    *("pyg-gat-heads", "pyg-gatv2-residual"),
-    *("dgl-hgt-plain", "dgl-hgt-residual", "dgl-hgt-heads-block"),
+    *("pyg-rgcn-x-max", "pyg-rgcn-x-blocks", "pyg-rgcn-ids_pair-min", "pyg-rgat-plain", "pyg-rgat-edges-heads"),
+    *("pyg-rgat-within-additive-None", "pyg-sage-max", "dgl-relgraph-norm", "dgl-hgt-heads-block"),
 )
-# Modes that run again on graphs of other seeds, and on one without edges.
-ANY_GRAPH = (
-    *("pyg-rgcn-x-mean", "pyg-rgcn-x-max", "pyg-rgcn-none-mean", "pyg-rgat-heads", "pyg-rgat-within-additive-None"),
-    *("pyg-hgt-skip-heads", "pyg-gat-heads", "dgl-relgraph-bdd", "dgl-hgt-residual"),
-    *("pyg-gcn-weights", "pyg-sage-mean", "pyg-gin-narrow-eps", "dgl-sage-gcn"),
-)
+OTHER_GRAPHS = {
+    (0, 1): ("pyg-rgcn-x-max", "pyg-rgat-within-additive-None", "pyg-hgt-skip-heads", "pyg-gat-heads", "pyg-sage-mean"),
+    (1, 2): ("pyg-rgcn-x-mean", "pyg-gcn-weights"),
+    (25, 4): ("pyg-rgcn-none-mean", "dgl-relgraph-bdd"),
+    (300, 6): ("pyg-rgat-heads", "pyg-gin-narrow-eps", "dgl-sage-gcn"),
+}
+"""Modes by the edges and the seed of a graph that they run on compiled."""
 
 
 def named(*names: str) -> list[Case]:
@@ -63,9 +59,19 @@ def test_layer_in_single_precision(case: Case, monkeypatch: pytest.MonkeyPatch) 
     compare(case, case.edges(), torch.float32)
 
 
-@pytest.mark.compiled
+COMPILED = [(case, *graph) for graph, names in OTHER_GRAPHS.items() for case in named(*names)]
+ANY_GRAPH = [*(case for case, _, _ in COMPILED), *named("dgl-hgt-residual")]
+"""Modes that run on all of these graphs in NumPy."""
+
+
 @pytest.mark.filterwarnings("ignore:The input graph for the user-defined edge function")  # DGL's, without edges
-@pytest.mark.parametrize("case", named(*ANY_GRAPH), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ANY_GRAPH, ids=lambda case: case.name)
 def test_other_graphs(case: Case) -> None:
-    for count, seed in ((0, 1), (1, 2), (25, 4), (300, 6)):
+    for count, seed in OTHER_GRAPHS:
         compare(case, typed_edges(count, seed), torch.float64)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("case", "count", "seed"), COMPILED, ids=lambda value: getattr(value, "name", str(value)))
+def test_other_graphs_compiled(case: Case, count: int, seed: int) -> None:
+    compare(case, typed_edges(count, seed), torch.float64)

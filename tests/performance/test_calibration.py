@@ -18,13 +18,16 @@ from dacergnn.errors import DacergnnError
 from dacergnn.performance import calibration
 from dacergnn.performance.calibration import calibrated, fitted, probe
 from dacergnn.performance.dataset import Measured, samples_of
-from dacergnn.tuning import tuned
+from dacergnn.tuning import collect, graphs, programs, tuned
 from dacergnn.tuning.collect import CollectSettings
 from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file, own_file
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.records import load
 from dacergnn.tuning.tuned import model_of, shipped
 from tests.performance import test_dataset
+from tests.support.in_numpy import in_numpy
+
+__all__ = ["in_numpy"]
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +87,13 @@ def test_which_model_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         model_of(Config(model="none.npz").model)
 
 
+@pytest.mark.usefixtures("in_numpy")
 def test_probes_are_layers_on_which_networks_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "DRAWN", 2)
+    monkeypatch.setattr(graphs, "EDGES", (200, 400))
+    monkeypatch.setattr(programs, "WIDTHS", (4, 8))
+    monkeypatch.setattr(collect, "_ELEMENTS", 1 << 12)
+    monkeypatch.setattr(collect, "Reference", lambda device: lambda: 1.0)
     make = calibration.CollectSettings
 
     def fewer(layers: range, **options: Any) -> CollectSettings:

@@ -1,6 +1,6 @@
 """Training in several processes: the models, the batches of each process, and what a process does.
 
-As a program, ``python -m tests.training.distributed FOLDER``, it trains with each number of processes, and with one
+As a program, ``python -m tests.training.distributed FOLDER``, it trains with several processes, and with one
 that takes their batches joined. Processes are forked, so that libraries are imported once.
 """
 
@@ -27,8 +27,8 @@ import tests.conftest  # noqa: F401  # the settings of tests, in processes that 
 N, E, R, F, M, STEPS = 12, 40, 3, 4, 4, 20
 TYPES = {"a": 12, "b": 6}
 RELATIONS = [("a", "r", "a"), ("b", "s", "a"), ("a", "t", "b")]
-WORLDS = (2, 4)
-"""Numbers of processes."""
+WORLD = 3
+"""Number of processes."""
 Parts = Sequence[int]
 """Seeds of the graphs in a batch, each a graph of its own; the same sizes for all of them."""
 State = dict[str, Tensor]
@@ -178,33 +178,31 @@ def state(net: nn.Module) -> State:
     return {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
 
 
-def process(rank: int, world: int, folder: Path) -> None:
+def process(rank: int, folder: Path) -> None:
     """Trains all kinds in all ways as one process of several, and saves the parameters in the end."""
-    dist.init_process_group("gloo", init_method=f"file://{folder / f'meeting-{world}'}", rank=rank, world_size=world)
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=WORLD)
     saved: dict[tuple[str, str], State] = {}
     for name, kind in KINDS.items():
         for way in kind.ways:
             net = dacergnn.optimize(model(kind), on_unsupported="error")
             train(DistributedDataParallel(net, **WAYS[way]), kind, [rank])
             saved[name, way] = state(net)
-    torch.save(saved, folder / f"{rank}-of-{world}.pt")
+    torch.save(saved, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 
-def one_process(world: int, folder: Path) -> None:
+def one_process(folder: Path) -> None:
     """Trains the layers of the library with joined batches; saves the parameters before and in the end."""
     saved: dict[str, tuple[State, State]] = {}
     for name, kind in KINDS.items():
         net = model(kind)
         before = state(net)
-        train(net, kind, range(world))
+        train(net, kind, range(WORLD))
         saved[name] = before, state(net)
-    torch.save(saved, folder / f"joined-{world}.pt")
+    torch.save(saved, folder / "joined.pt")
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for count in WORLDS:
-        mp.start_processes(process, (count, Path(sys.argv[1])), count, start_method="fork")
-    for count in WORLDS:  # behind all forks, which autograd does not survive well
-        one_process(count, Path(sys.argv[1]))
+    mp.start_processes(process, (Path(sys.argv[1]),), WORLD, start_method="fork")
+    one_process(Path(sys.argv[1]))  # behind all forks, which autograd does not survive well

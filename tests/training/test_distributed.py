@@ -15,25 +15,17 @@ from tests.conftest import ROOT
 pytest.importorskip("dgl")
 pytest.importorskip("torch_geometric")
 
-from tests.training.distributed import KINDS, WORLDS, State
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What all processes have saved; one start for all of them, since that takes longer than their training."""
-    found = tmp_path_factory.mktemp("distributed")
-    command = [sys.executable, "-m", "tests.training.distributed", str(found)]
-    run = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    return found
+from tests.training.distributed import KINDS, WORLD, State
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("world", WORLDS)
-def test_processes_train_as_one_does_with_their_batches_joined(world: int, folder: Path) -> None:
-    saved = [torch.load(folder / f"{rank}-of-{world}.pt") for rank in range(world)]
+def test_processes_train_as_one_does_with_their_batches_joined(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.training.distributed", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    saved = [torch.load(tmp_path / f"{rank}.pt") for rank in range(WORLD)]
     differences: dict[tuple[str, str], float] = {}
-    for name, (before, joined) in torch.load(folder / f"joined-{world}.pt").items():
+    for name, (before, joined) in torch.load(tmp_path / "joined.pt").items():
         assert _difference(joined, before) > 1e-2, f"{name} has not learned"
         for way in KINDS[name].ways:
             differences[name, way] = max(_difference(found[name, way], joined) for found in saved)

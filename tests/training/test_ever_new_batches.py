@@ -19,8 +19,8 @@ from dacergnn.runtime.executable import Executable
 pytest.importorskip("torch_geometric")
 import torch_geometric.nn as pyg
 
-K, BATCHES, WARM = 8, 120, 12
-MANY = {"HeteroConv-SAGEConv": 1000}
+K, BATCHES, WARM = 8, 60, 12
+MANY = {"HeteroConv-SAGEConv": 300}
 """Of this model, so many batches."""
 KEYS = (("a", "to", "b"), ("b", "back", "a"), ("a", "self", "a"), ("c", "into", "a"), ("a", "out", "c"))
 

@@ -28,6 +28,9 @@ from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times
 from dacergnn.tuning.programs import random_layer
 from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.written import read, written
+from tests.support.in_numpy import in_numpy
+
+__all__ = ["in_numpy"]
 
 TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)
 """One thread, as all tests beside others: two processes of two threads on two cores wait at every barrier."""
@@ -38,6 +41,12 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "EDGES", (200, 400))
     monkeypatch.setattr(programs, "WIDTHS", (4, 8))
     monkeypatch.setattr(collect, "_ELEMENTS", 1 << 12)
+
+
+@pytest.fixture
+def _quick(_small: None, in_numpy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is built, and the machine counts as undisturbed."""
+    monkeypatch.setattr(collect, "Reference", lambda device: lambda: 1.0)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -67,7 +76,7 @@ def samples(rows: list[Row]) -> list[tuple[int, int, str]]:
     return [(row["layer"], row["plan"], row["graph"]) for row in rows if "seconds" in row]
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_quick")
 def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
     path, whole = tmp_path / "samples.jsonl", tmp_path / "whole.jsonl"
     assert [seed for seed, _ in Collector(TINY, whole, {"machine": "here"}).run()] == [0, 1]
@@ -89,7 +98,7 @@ def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
         next(Collector(TINY, path, {"machine": "elsewhere"}).run())
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_quick")
 def test_changed_programs_are_noticed(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     next(Collector(TINY, path, {}).run())
@@ -102,7 +111,7 @@ def test_changed_programs_are_noticed(tmp_path: Path) -> None:
         next(Collector(TINY, path, {}).run())
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_quick")
 def test_slow_ones_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     settings = CollectSettings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9, threads=1)
@@ -168,7 +177,7 @@ def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
         load(path)
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_quick")
 def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long runs of large graphs are few, and the file says how many they are."""
     monkeypatch.setitem(collect.SIZES, "small ", (20, 40))

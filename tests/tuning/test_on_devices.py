@@ -97,7 +97,7 @@ def test_a_run_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     layer(torch.randn(graph.size("NS"), 4, requires_grad=True), graph).sum().backward()
     monkeypatch.setattr(command, "compiled_layer", lambda *_, device: layer if device == "cuda" else None)
     monkeypatch.setattr(command, "FINAL_REPEAT", 1)
-    options = ["--layer", "rgcn", "--width", "1", "--depth", "1", "--evaluations", "4", "--top", "2"]
+    options = ["--layer", "rgcn", "--width", "1", "--depth", "1", "--evaluations", "3", "--top", "1"]
     result = CliRunner().invoke(main, ["tune", "run", *options, "--device", "cuda", "--out", str(path)])
     assert result.exit_code == 0, (result.output, result.exception)
     assert "plan 1" in result.output

@@ -125,13 +125,13 @@ def test_the_beam_finds_what_the_model_prefers(graph: HeteroGraph) -> None:
     fewest = Likes(lambda program: float(len(program.seconds)))
     steps: list[int] = []
     best = beam_search(
-        run, GraphFacts.of(graph), fewest, width=2, depth=2, evaluations=40, on_step=lambda _, n: steps.append(n)
+        run, GraphFacts.of(graph), fewest, width=2, depth=2, evaluations=16, on_step=lambda _, n: steps.append(n)
     )
     assert [c.seconds for c in best] == sorted(c.seconds for c in best)
     assert best[0].seconds <= predicted(run(Plan()), GraphFacts.of(graph), fewest)
     assert len({c.found.plan for c in best}) == len(best) > 2
     assert all(len(c.plan.answers) <= 2 and all(map(needs_build, c.plan.by_question)) for c in best)
-    assert 0 < steps[-1] <= 40
+    assert 0 < steps[-1] <= 16
 
 
 def test_candidates_compute_the_same(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_candidates_compute_the_same(graph: HeteroGraph, monkeypatch: pytest.Mon
 
 
 def test_the_fastest_is_taken(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
-    search = partial(beam_search, width=2, depth=2, evaluations=24)  # enough plans to choose among
+    search = partial(beam_search, width=2, depth=2, evaluations=12)  # enough plans to choose among
     monkeypatch.setattr(tuned, "beam_search", search)
     sdfg, run = compiler(3, graph)
     searched = search(run, GraphFacts.of(graph), Analytic())
@@ -177,6 +177,7 @@ def test_the_best_of_a_first_round_are_run_again() -> None:
 
 @pytest.fixture
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuned, "EVALUATIONS", 6)
     monkeypatch.setattr(tuned, "model_of", lambda chosen: SMALL_TILES)
     monkeypatch.setattr(planned, "model_digest", lambda chosen: "small tiles")  # tells its plans from those of others
 
