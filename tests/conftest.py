@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 UNTRACED = ("docs", "examples", "kernels", "parity", "training")
 _WORTH_A_REPORT = 60.0
 """Seconds."""
-# Folders whose tests ask whether the right program runs with the right arrays; `compiled` marks those that do not.
+# Folders whose tests ask whether the right program runs with the right arrays; `compiled` marks those that do not, and
+# `interpreted` those of other folders that do.
 INTERPRETED = ("compatibility", "frontends", "fuzz", "layerwise", "modules", "parity")
 
 # Before torch or dace are imported: both read their environment then.
@@ -105,10 +106,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Has layers of a test run in NumPy where its folder is `INTERPRETED`, unless all tests are to run compiled."""
+    """Has layers of a test run in NumPy where it or its folder is `INTERPRETED`, unless all are to run compiled."""
     folder = item.path.relative_to(ROOT / "tests").parts[0]
-    compiled = folder not in INTERPRETED or item.get_closest_marker("compiled") is not None
-    interpreted.set_default("cpu" if compiled else os.environ.get("DACERGNN_TEST_TARGET", "interpreted"))
+    usual = "interpreted" if folder in INTERPRETED else "compiled"
+    way = next((mark.name for mark in item.iter_markers() if mark.name in ("compiled", "interpreted")), usual)
+    interpreted.set_default("cpu" if way == "compiled" else os.environ.get("DACERGNN_TEST_TARGET", "interpreted"))
     result = yield
     if torch.get_num_threads() != THREADS:  # commands set it for their measurements
         torch.set_num_threads(THREADS)

@@ -21,9 +21,6 @@ from dacergnn.bench.caching.scheme import Scheme, parse
 from dacergnn.bench.caching.task import Limits, Request, Task
 from dacergnn.bench.command import bench
 from dacergnn.cli import main
-from tests.support.in_numpy import in_numpy
-
-__all__ = ["in_numpy"]
 
 LIMITS = Limits(threads=torch.get_num_threads(), repeat=2, budget_s=0.1)
 TINY: dict[str, Any] = {
@@ -207,7 +204,7 @@ def test_layers_of_the_libraries_agree(in_process: list[Request], model: str) ->
     assert errors["cache_all"] is not None
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_compiled_layers_are_measured_each_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
     monkeypatch.setattr(worker.memory, "return_freed", lambda: None)  # for good, in this process

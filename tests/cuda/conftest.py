@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import interpreted
 from tests.support.on_device import CHOSEN
 
 ON_DEVICE = {
@@ -15,12 +14,6 @@ ON_DEVICE = {
     "test_platform.py": ("test_functions_over_a_warp", "test_wide_copies_wherever_they_start"),
 }
 """Files, and of those that are not all about kernels the tests that are."""
-
-
-@pytest.fixture
-def numpy_on_the_processor() -> None:
-    """Layers that stay on the processor, whose results are the expected ones, run in NumPy."""
-    interpreted.set_default("interpreted")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,6 +26,8 @@ class Layer(NamedTuple):
 
     call: Callable[[HeteroGraph, Tensor, Tensor, Tensor], Any]
     weights: Sequence[Tensor]
+    twice: bool
+    """Whether it is differentiated twice."""
 
 
 def layers() -> dict[str, Layer]:

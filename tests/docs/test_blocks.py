@@ -21,7 +21,6 @@ from sybil import Example, Sybil
 from sybil.parsers.myst import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
 from tests.docs.shell import check, lines
-from tests.support.in_numpy import run_in_numpy
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,10 +49,14 @@ def identify(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=identify)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=identify(page), marks=() if identify(page) in COMPILED else pytest.mark.interpreted)
+        for page in PAGES
+    ],
+)
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if identify(page) not in COMPILED:
-        run_in_numpy()
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     document = SYBIL.parse(page)

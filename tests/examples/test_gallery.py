@@ -10,7 +10,6 @@ import torch
 
 from examples.training import small_problem, train
 from tests.reference import gallery
-from tests.support.in_numpy import run_in_numpy
 
 MODELS = [
     ("listing1", "make"), ("rgcn", "make"), ("rgat", "make"), ("hgt", "make"), ("sage", "make"), ("gin", "make"),
@@ -21,10 +20,14 @@ COMPILED = ("sage", "compgcn", "simple_hgn", "han")
 """The others run in NumPy: kernels of their operators are tested elsewhere."""
 
 
-@pytest.mark.parametrize(("name", "make"), MODELS)
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        pytest.param(name, make, marks=() if name in COMPILED and make == "make" else pytest.mark.interpreted)
+        for name, make in MODELS
+    ],
+)
 def test_five_steps_of_training(name: str, make: str) -> None:
-    if name not in COMPILED or make != "make":
-        run_in_numpy()
     graph, x, labels = small_problem(6, 4)
     x = x.double()
     torch.manual_seed(1)

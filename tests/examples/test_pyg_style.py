@@ -15,9 +15,6 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.traced_runner import TracedRunner
 from examples import pyg_style
-from tests.support.in_numpy import in_numpy, run_in_numpy
-
-__all__ = ["in_numpy"]
 
 N, E, R, T = 20, 60, 4, 3
 F64 = torch.float64
@@ -41,10 +38,12 @@ def optimized(layer: Any) -> CompiledLayer:
     return found
 
 
-@pytest.mark.parametrize("name", ["RGCN", "RGAT", "HGT"])
+# The gradients of one are compiled, as the values of all three are below.
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("RGCN", marks=pytest.mark.interpreted), "RGAT", pytest.param("HGT", marks=pytest.mark.interpreted)],
+)
 def test_agrees_with_the_layer_itself(name: str) -> None:
-    if name != "RGAT":  # its gradients are compiled, as the values of all three are below
-        run_in_numpy()
     layer, args = call(name)
     compiled = optimized(layer)
     mine, theirs = (args[0].clone().requires_grad_() for _ in range(2))
@@ -57,7 +56,7 @@ def test_agrees_with_the_layer_itself(name: str) -> None:
     torch.testing.assert_close(*gradients)
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_graphs_are_told_apart_by_their_types() -> None:
     layer, (x, index, edge_type, norm) = call("RGCN")
     compiled = optimized(layer)
@@ -69,7 +68,7 @@ def test_graphs_are_told_apart_by_their_types() -> None:
         torch.testing.assert_close(compiled(x, index, edge_type, norm), layer(x, index, edge_type, norm))
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_as_many_nodes_as_edges() -> None:
     """Integers might be the types of either, so they are none."""
     layer, (x, index, edge_type, norm) = call("RGCN")
@@ -80,7 +79,7 @@ def test_as_many_nodes_as_edges() -> None:
         torch.testing.assert_close(dacergnn.optimize(layer)(*args), layer(*args))
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_a_sum_guarded_against_zero_is_left_alone_elsewhere() -> None:
     """Only what softmax divides by is at least one; other sums keep the number that is added to them."""
 
@@ -96,7 +95,7 @@ def test_a_sum_guarded_against_zero_is_left_alone_elsewhere() -> None:
     torch.testing.assert_close(optimized(layer)(x, index), layer(x, index), rtol=1e-9, atol=0.0)
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_values_of_types_are_computed_where_torch_needs_them() -> None:
     """Embedded types of edges, then other edges with the means of what these have."""
     utils = pytest.importorskip("torch_geometric.utils")

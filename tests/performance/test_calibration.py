@@ -25,9 +25,6 @@ from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.records import load
 from dacergnn.tuning.tuned import model_of, shipped
 from tests.performance import test_dataset
-from tests.support.in_numpy import in_numpy
-
-__all__ = ["in_numpy"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +84,7 @@ def test_which_model_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         model_of(Config(model="none.npz").model)
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_probes_are_layers_on_which_networks_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "DRAWN", 2)
     monkeypatch.setattr(graphs, "EDGES", (200, 400))

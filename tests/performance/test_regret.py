@@ -24,11 +24,8 @@ from dacergnn.performance.searches import SEARCHES, compare
 from dacergnn.plan import Plan
 from dacergnn.tuning.features import RATES, THREADS, Described
 from dacergnn.tuning.measure import Times
-from tests.support.in_numpy import in_numpy
 from tests.tuning.test_search import INDIFFERENT, SMALL_TILES, Likes, compiler
 from tests.tuning.test_search import graph as graph  # a fixture
-
-__all__ = ["in_numpy"]
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +47,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
         monkeypatch.setattr(f"dacergnn.{used}.measure", measure)
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_choices_are_among_what_was_measured(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     _, run = compiler(3, graph)
     timed(monkeypatch, 1.0, 1.0)
@@ -69,7 +66,7 @@ def test_choices_are_among_what_was_measured(graph: HeteroGraph, monkeypatch: py
     assert again.scores.ranked == pytest.approx(1 - found.scores.ranked, abs=0.2)
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_the_default_may_be_what_is_chosen(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     _, run = compiler(3, graph)
     timed(monkeypatch, 1.0, 1.0)
@@ -99,7 +96,7 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (tmp_path / "regret.png").stat().st_size > 1000
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 @pytest.mark.parametrize("model", ["gcn", "gatv2"])
 def test_layers_of_libraries_are_judged_too(model: str) -> None:
     """The program of a homogeneous layer takes all edges of a graph, and compiles by plans."""
@@ -114,7 +111,7 @@ def test_layers_of_libraries_are_judged_too(model: str) -> None:
     assert programs.program_of(model, "am~0.0005", 8, 2, "infer")[0](Plan()).backward is None
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_searches_are_compared_in_equal_time(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     _, run = compiler(3, graph)
     timed(monkeypatch, 1.0, 1.0)
@@ -129,7 +126,7 @@ def test_searches_are_compared_in_equal_time(graph: HeteroGraph, monkeypatch: py
     assert all(one.programs > 1 for one in found.values())
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_features_are_for_the_threads_of_the_model(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     used: set[int] = set()
     original = Described.on

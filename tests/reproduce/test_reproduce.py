@@ -27,9 +27,6 @@ from dacergnn.reproduce.layers import CONFIGS, Times, layer_times
 from dacergnn.reproduce.papers import PAPERS, artefacts, chosen
 from dacergnn.reproduce.picture import draw
 from dacergnn.reproduce.report import facts_table, shown
-from tests.support.in_numpy import in_numpy
-
-__all__ = ["in_numpy"]
 
 TINY = Scale(quick=True, data=("am~0.0005",))
 
@@ -143,7 +140,7 @@ def test_a_figure_is_shown_and_written(tmp_path: Path) -> None:
     assert "figure 7: " in listed.output
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_memory_is_that_of_the_compiled_layer() -> None:
     found = hector.memory(replace(TINY, data=("fb15k~0.005",)))
     (row,) = found.rows
@@ -190,7 +187,7 @@ def test_every_pass_is_left_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.rows[0][3:6] == (2.0, 1.5, 2.0)
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 def test_equal_programs_have_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
     monkeypatch.setattr(ablation, "HIDDEN", 8)

@@ -28,9 +28,6 @@ from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times
 from dacergnn.tuning.programs import random_layer
 from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.written import read, written
-from tests.support.in_numpy import in_numpy
-
-__all__ = ["in_numpy"]
 
 TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)
 """One thread, as all tests beside others: two processes of two threads on two cores wait at every barrier."""
@@ -44,7 +41,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def _quick(_small: None, in_numpy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(_small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is built, and the machine counts as undisturbed."""
     monkeypatch.setattr(collect, "Reference", lambda device: lambda: 1.0)
 
@@ -76,6 +73,7 @@ def samples(rows: list[Row]) -> list[tuple[int, int, str]]:
     return [(row["layer"], row["plan"], row["graph"]) for row in rows if "seconds" in row]
 
 
+@pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
 def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
     path, whole = tmp_path / "samples.jsonl", tmp_path / "whole.jsonl"
@@ -98,6 +96,7 @@ def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
         next(Collector(TINY, path, {"machine": "elsewhere"}).run())
 
 
+@pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
 def test_changed_programs_are_noticed(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
@@ -111,6 +110,7 @@ def test_changed_programs_are_noticed(tmp_path: Path) -> None:
         next(Collector(TINY, path, {}).run())
 
 
+@pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
 def test_slow_ones_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
@@ -177,6 +177,7 @@ def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
 def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long runs of large graphs are few, and the file says how many they are."""

@@ -22,9 +22,6 @@ from dacergnn.modules import RGCN, contest
 from dacergnn.modules.compiled import CompiledProgram, compiled_program
 from dacergnn.modules.contest import EARLY, LEAST, MOST, UNTIMED, Contest, gain
 from dacergnn.tuning import tuned
-from tests.support.in_numpy import in_numpy
-
-__all__ = ["in_numpy"]
 
 
 def build(name: str) -> Any:
@@ -244,7 +241,7 @@ def test_values_stay_while_builds_race_and_the_winner_is_kept(raced: list[Compil
     assert not raced[-1]._contests  # pyright: ignore[reportPrivateUsage]
 
 
-@pytest.mark.usefixtures("in_numpy")
+@pytest.mark.interpreted
 @pytest.mark.parametrize("how", ["config", "torch"])
 def test_who_asks_for_the_same_values_gets_no_race(how: str, raced: list[CompiledProgram]) -> None:
     own, x = graph(), torch.randn(30, 8)
