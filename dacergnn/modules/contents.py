@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from itertools import chain
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -23,6 +25,8 @@ _TABLES = (dict, OrderedDict)
 class Contents:
     """Holds what a tree of modules holds at one moment: attributes, what is in containers, and the numbers of tensors.
 
+    It holds the states of the random numbers of Python and NumPy as well, and of generators that modules have.
+
     Containers are lists, dictionaries and sets that attributes of the modules lead to, also by objects of users'
     classes, or that the code of users' classes names.
 
@@ -34,12 +38,14 @@ class Contents:
         self._module = module
         lazy = any(map(is_lazy, module.parameters()))  # what the first call makes of its parameters has to stay
         containers = [] if lazy else _containers(module)
-        items = chain.from_iterable(held.values() if isinstance(held, _TABLES) else held for held in containers)
+        items = [*chain.from_iterable(held.values() if isinstance(held, _TABLES) else held for held in containers)]
         tensors = [*{id(t): t for t in items if isinstance(t, Tensor) and not t.is_meta}.values()]
         hooks = [t._backward_hooks for t in (*tensors, *arguments)]
         self._contents = [(held, held.copy()) for held in (*containers, *hooks) if held is not None]
         self._unhooked = [t for t, known in zip((*tensors, *arguments), hooks, strict=True) if known is None]
         self._numbers = [(t, t.detach().clone()) for t in tensors]
+        self._generators = [(g, g.get_state()) for g in items if isinstance(g, torch.Generator)]
+        self._random = random.getstate(), np.random.get_state()  # noqa: NPY002  users' code may draw from it
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -48,6 +54,10 @@ class Contents:
             if not _same(held, before):
                 held.clear()
                 (held.extend if isinstance(held, _SEQUENCES) else held.update)(before)
+        for generator, state in self._generators:
+            generator.set_state(state)
+        random.setstate(self._random[0])
+        np.random.set_state(self._random[1])  # noqa: NPY002
         for tensor in self._unhooked:
             if tensor._backward_hooks:
                 tensor._backward_hooks.clear()

@@ -93,6 +93,8 @@ extern "C" void {kind}{flags}_{name}(const {t}* A, const {i}* a, const {t}* B, c
     with_lists([&](auto a, auto b) {{ start({kind}<{args}, {tf32}>(A, a, B, b, rows, Y)); }}, a, b);
 }}
 """
+PARTS = ("product", "transposed")
+"""The parts of a configuration with products of rows and weights, as they are and transposed."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Config:
     least_blocks: int = 0
     shared: int = 160
     """KiB of shared memory that a block may have."""
-    parts: tuple[str, ...] = ("products", "sums", "outer")
+    parts: tuple[str, ...] = ("product", "transposed", "sums", "outer")
     """The kinds of kernels that tests run with these sizes."""
 
     @property
@@ -139,7 +141,7 @@ class Config:
         for n, flag in enumerate(("false", "true")):
             args, width = f"{shape}, {flag}, {self.scale_size}", self.heads * (self.k if n else self.m)
             of_sums = n == self.sums_transposed
-            if "products" in self.parts:
+            if PARTS[n] in self.parts:
                 text += PRODUCTS.format(n=n, args=args, width=width, **tile)
                 text += SCATTER.format(args=args, width=width, **tile) if of_sums else ""
             if "sums" in self.parts and of_sums:

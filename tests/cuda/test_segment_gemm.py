@@ -9,20 +9,20 @@ import pytest
 
 from dacergnn.library_nodes.segment_gemm.device_plan import MOST_CHUNKS
 from tests.cuda.segment_cases import NUMPY, Operands, call, library, make_case, pointer_of
-from tests.cuda.segment_gemm_source import Config, WeightConfig
+from tests.cuda.segment_gemm_source import PARTS, Config, WeightConfig
 from tests.support.emulated import EmulationError, device
 
 # Whole tiles, padded sizes, heads in one panel and in several, several chunks, weights that are read piece by piece.
 CONFIGS = [
-    Config("float", "int32_t", 1, 64, 64, 1, parts=("products",)),
-    Config("double", "int64_t", 3, 5, 3, 3),
-    Config("float", "int32_t", 2, 130, 10, 0, parts=("products", "sums")),
-    Config("double", "int32_t", 1, 70, 140, 1, parts=("products", "outer")),
-    Config("float", "int64_t", 2, 6, 40, 2, tile_rows=128, least_blocks=2, parts=("products",)),
+    Config("float", "int32_t", 1, 64, 64, 1, parts=("product",)),
+    Config("double", "int64_t", 3, 5, 3, 3, parts=("transposed", "sums", "outer")),
+    Config("float", "int32_t", 2, 130, 10, 0, parts=("transposed", "sums")),
+    Config("double", "int32_t", 1, 70, 140, 1, parts=("product", "outer")),
+    Config("float", "int64_t", 2, 6, 40, 2, tile_rows=128, least_blocks=2, parts=("product",)),
     Config("float", "int64_t", 2, 33, 17, 2, tf32=True),
-    Config("__half", "int64_t", 3, 33, 17, 3, parts=("products", "outer")),
+    Config("__half", "int64_t", 3, 33, 17, 3, parts=("product", "transposed", "outer")),
     # On devices with less shared memory, where 64 rows and the whole weight have no room.
-    Config("float", "int32_t", 1, 128, 128, 1, shared=99, parts=("products",)),
+    Config("float", "int32_t", 1, 128, 128, 1, shared=99, parts=("transposed",)),
     Config("__nv_bfloat16", "int32_t", 1, 192, 192, 0, shared=99, parts=("sums",)),
 ]
 WEIGHT_CONFIGS = [
@@ -32,22 +32,22 @@ WEIGHT_CONFIGS = [
 LENGTHS = {
     "mixed": [0, 1, 17, 0, 5, 73, 2, 0],
     "tiny": [3, 1, 2],
-    "many": [i % 4 for i in range(60)],
+    "many": [i % 4 for i in range(30)],
     "long": [1, 1033, 40],
     "no rows": [0, 0],
     "no types": [],
 }
 
 
-def with_part(part: str) -> list[Config]:
-    return [config for config in CONFIGS if part in config.parts]
+def with_parts(*parts: str) -> list[Config]:
+    return [config for config in CONFIGS if any(part in config.parts for part in parts)]
 
 
-def cases(part: str) -> list[Any]:
+def cases(*parts: str) -> list[Any]:
     """Configurations and lengths, in turns with lists; few rows where there is much to compute: emulation is slow."""
     return [
         pytest.param(config, lengths, listed, id=f"{config.name}-{name}-{'rows' if listed else 'identity'}")
-        for n, config in enumerate(with_part(part))
+        for n, config in enumerate(with_parts(*parts))
         for m, (name, lengths) in enumerate(LENGTHS.items())
         for listed in (False, True)
         if listed == bool((n + m) % 2) or name == "tiny"
@@ -55,12 +55,12 @@ def cases(part: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("config", "lengths", "listed"), cases("products"))
+@pytest.mark.parametrize(("config", "lengths", "listed"), cases(*PARTS))
 def test_products(config: Config, lengths: list[int], listed: bool) -> None:
     case = make_case(lengths, config.index, sorted_rows=not listed)
     n, types, h = len(case.rows), len(lengths), config.heads
     o = Operands(config)
-    for transpose in (0, 1):
+    for transpose in (n for n, part in enumerate(PARTS) if part in config.parts):
         k, m = (config.m, config.k) if transpose else (config.k, config.m)
         lib = library(config, (max(n, 1) + MOST_CHUNKS) * h * m * 8 + 256)
         weight = o.array((types, h, config.k, config.m))
@@ -95,7 +95,7 @@ def test_products(config: Config, lengths: list[int], listed: bool) -> None:
 
 
 @pytest.mark.parametrize("least_chunk", [260, 1 << 20], ids=["hubs", "no hubs"])
-@pytest.mark.parametrize("config", with_part("sums"), ids=lambda c: c.name)
+@pytest.mark.parametrize("config", with_parts("sums"), ids=lambda c: c.name)
 def test_products_of_sums(config: Config, least_chunk: int) -> None:
     """Rows of a (type, target) pair, or of a target, are added before they are multiplied; some are long."""
     lengths = [40, 0, 1831, 5] if config.k * config.m < 2000 else [20, 0, 31, 5]

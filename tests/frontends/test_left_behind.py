@@ -6,9 +6,11 @@ A call without a form in a program runs as the original, after what its recordin
 from __future__ import annotations
 
 import copy
+import random
 from collections import deque
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -51,6 +53,7 @@ class Leaving(pyg.MessagePassing):
         self.list, self.deque, self.set = list[Any](), deque[Any](), set[int]()
         self.table: dict[str, Any] = {"within": list[Any]()}
         self.counter, self.log = Counter(), Log()
+        self.generator = torch.Generator().manual_seed(1)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         h = self.propagate(edge_index, x=self.counter(x))
@@ -59,7 +62,8 @@ class Leaving(pyg.MessagePassing):
         self.deque.append((h.detach() * 2, 2))
         self.set.add(len(self.set))
         self.table["within"].append(h.detach() + 1)
-        self.table["draw"] = torch.rand(1)
+        drawn = random.random() + float(np.random.rand())  # noqa: NPY002  as users' code does
+        self.table["draw"] = torch.rand(1) + torch.rand(1, generator=self.generator) + drawn
         self.log.entries.append(h.detach().relu())
         NOTES.append(len(NOTES))
         with torch.no_grad():
@@ -109,6 +113,8 @@ def test_places(fails: bool, training: bool) -> None:
         found: list[Any] = []
         for layer in (original, compiled):
             torch.manual_seed(0)
+            random.seed(0)
+            np.random.seed(0)  # noqa: NPY002
             x = torch.randn(N, F, dtype=torch.float64, requires_grad=True)
             result = layer(x, EDGES)
             result.sum().backward()
@@ -171,3 +177,25 @@ def test_results_and_gradients(kind: type[nn.Module]) -> None:
             torch.stack([r.square().sum() for r in results]).sum().backward()
             found.append((*results, x.grad, torch.rand(1)))
         torch.testing.assert_close(*found[::-1])
+
+
+class Catching(pyg.MessagePassing):
+    """Does something else where a function fails, which works in the original."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        try:
+            return x_j.sort(dim=0).values
+        except Exception:
+            return 0 * x_j
+
+
+def test_errors_of_the_recording_are_not_the_layers_own() -> None:
+    original, x = Catching(), torch.randn(N, F)
+    with pytest.raises(
+        dacergnn.errors.UnsupportedCallError, match=r"own code catches what no program has: .*\.sort of"
+    ):
+        dacergnn.optimize(original, on_unsupported="error")(x, EDGES)
+    assert torch.equal(dacergnn.optimize(original, on_unsupported="ignore")(x, EDGES), original(x, EDGES))

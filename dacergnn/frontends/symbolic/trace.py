@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import UnsupportedCallError, raises_what_is_caught
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource, in_shape
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
@@ -136,7 +136,7 @@ class Trace:
     @contextmanager
     def running(self) -> Generator[None]:
         """Surrounds the layer's own Python, whose effects and functions are noticed."""
-        with applied_to_numbers(self), self.runtime.looking():
+        with raises_what_is_caught(), applied_to_numbers(self), self.runtime.looking():
             yield
 
     def has_edge_values(self, tree: Any) -> bool:
