@@ -54,8 +54,8 @@ def test_wide_rows(name: str, width: int, emulated_device: Config) -> None:
 
 def test_views_that_start_anywhere(emulated_device: Config) -> None:
     """Features, parameters and gradients of the result."""
-    layer, graph = pair("rgat", 16, emulated_device)[1], RAW.hetero()
-    values = torch.randn(20, 16), torch.randn(20, 16)
+    layer, graph = pair("rgat", 128, emulated_device)[1], RAW.hetero()
+    values = torch.randn(20, 128), torch.randn(20, 128)
 
     def run(place: Callable[[Tensor], Tensor]) -> list[Tensor]:
         for path, parameter in layer.named_parameters():
@@ -90,7 +90,7 @@ def test_more_elements_than_32_bits_count(emulated_device: Config) -> None:
 
 def test_calls_of_two_threads(emulated_device: Config) -> None:
     """The first calls too, which build and encode."""
-    layer, graph = pair("rgat", 24, emulated_device)[1], RAW.hetero()
+    layer, graph = pair("rgcn", 24, emulated_device)[1], RAW.hetero()
     inputs = [torch.randn(20, 24) for _ in range(6)]
     with ThreadPoolExecutor(2) as workers:
         found = list(workers.map(lambda x: results(layer, x, graph), inputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -97,11 +97,18 @@ class Kernels:
 
 
 def source_of(
-    sdfg: dace.SDFG, dtype: Typeclass, index: Typeclass, prefix: str = "op", *, split_hubs: bool = False
+    sdfg: dace.SDFG,
+    dtype: Typeclass,
+    index: Typeclass,
+    prefix: str = "op",
+    *,
+    split_hubs: bool = False,
+    without: Sequence[str] = (),
 ) -> tuple[list[Traversal], str]:
-    """The traversals of a program, and CUDA with a function op0, op1, ... for each."""
+    """The traversals of a program, but for those of some results, and CUDA with a function op0, op1, ... for each."""
     program = Program(sdfg)
     operators = [o for o in program.operators if isinstance(o, Traversal)]
+    operators = [o for o in operators if not any(name in without for name in o.written_arrays)]
     text = HEAD.format(value=dtype.ctype, index=index.ctype)
     for operator in operators:
         operator.split_hubs |= split_hubs
@@ -116,10 +123,15 @@ def source_of(
 
 
 def emulated(
-    sdfg: dace.SDFG, dtype: Typeclass = dace.float64, index: Typeclass = dace.int32, *, hub_rows: int = 0
+    sdfg: dace.SDFG,
+    dtype: Typeclass = dace.float64,
+    index: Typeclass = dace.int32,
+    *,
+    hub_rows: int = 0,
+    without: Sequence[str] = (),
 ) -> Kernels:
     """With ``hub_rows``, several blocks share the rows of each group of more."""
-    operators, source = source_of(sdfg, dtype, index, split_hubs=hub_rows > 0)
+    operators, source = source_of(sdfg, dtype, index, split_hubs=hub_rows > 0, without=without)
     library = compile_emulated(source)
     library.set_least_chunk(hub_rows)
     return Kernels(sdfg, operators, library, dtype, index)
