@@ -15,9 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from dacergnn.errors import DacergnnError
+from dacergnn.frontends.symbolic.expr import version
 from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.user_code import is_user
 
+_LARGE = 1 << 26
+"""Bytes of a parameter of which no copy is made: 64 MiB, as tables of embeddings have, which forwards do not write to."""
 _SEQUENCES = (list, deque)
 _TABLES = (dict, OrderedDict)
 
@@ -43,13 +47,19 @@ class Contents:
         hooks = [t._backward_hooks for t in (*tensors, *arguments)]
         self._contents = [(held, held.copy()) for held in (*containers, *hooks) if held is not None]
         self._unhooked = [t for t, known in zip((*tensors, *arguments), hooks, strict=True) if known is None]
-        self._numbers = [(t, t.detach().clone()) for t in tensors]
+        large = [t for t in tensors if isinstance(t, nn.Parameter) and t.nbytes >= _LARGE]
+        self._versions = [(t, version(t)) for t in large]
+        self._numbers = [(t, t.detach().clone()) for t in tensors if not any(t is other for other in large)]
         self._generators = [(g, g.get_state()) for g in items if isinstance(g, torch.Generator)]
         self._random = random.getstate(), np.random.get_state()  # noqa: NPY002  users' code may draw from it
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Gives back what has changed; a backward may need other tensors unwritten."""
+        """Gives back what has changed; a backward may need other tensors unwritten.
+
+        Raises:
+            DacergnnError: A parameter of which there is no copy was written to.
+        """
         for held, before in self._contents:
             if not _same(held, before):
                 held.clear()
@@ -64,6 +74,13 @@ class Contents:
         for tensor, numbers in self._numbers:
             if not torch.equal(tensor, numbers):
                 tensor.copy_(numbers)
+        for tensor, before in self._versions:
+            if version(tensor) != before:
+                raise DacergnnError(
+                    f"{type(self._module).__name__} has written to its parameter {list(tensor.shape)} in a call that cannot "
+                    "be compiled, or in a warm-up. Its former numbers are lost, since it is too large for a copy; load "
+                    "them again, and leave this module out of what is optimized."
+                )
 
     def replace(self, replaced: Callable[[Any], Any]) -> None:
         """Puts other objects in the places of those that containers hold now."""

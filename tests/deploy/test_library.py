@@ -28,9 +28,9 @@ from tests.support.library import Library, Refused, export
 
 BESIDE = "GCN+GIN"
 """A network whose weights are beside its library."""
-FULL_GRAPHS = ("HGT", BESIDE, "GAT+SAGE-max")
-MORE_RELATIONS = ("HeteroConv-GAT-SAGE", "HeteroConv-GATv2", "HeteroConv-SAGE")
-"""Networks whose parts are those of others, here or in `conftest.py`; g++ takes half a minute for a library."""
+NETWORKS = ("HGT", BESIDE, "GAT+SAGE-max")
+MORE_RELATIONS = ("HeteroConv-GAT-SAGE", "HeteroConv-GATv2")
+"""Networks whose parts are those of others, with a library for which g++ takes half a minute."""
 Exports = Callable[[str], tuple[Trained, ExportedLibrary]]
 pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
 
@@ -52,9 +52,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     return of
 
 
-@pytest.mark.parametrize(
-    "name", [*FULL_GRAPHS, *[pytest.param(name, marks=pytest.mark.check) for name in MORE_RELATIONS]]
-)
+@pytest.mark.parametrize("name", [*NETWORKS, *[pytest.param(name, marks=pytest.mark.check) for name in MORE_RELATIONS]])
 def test_results_on_a_full_graph_and_on_batches(name: str, exports: Exports) -> None:
     network, made = exports(name)
     library = Library(made)

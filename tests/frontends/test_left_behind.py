@@ -199,3 +199,11 @@ def test_errors_of_the_recording_are_not_the_layers_own() -> None:
     ):
         dacergnn.optimize(original, on_unsupported="error")(x, EDGES)
     assert torch.equal(dacergnn.optimize(original, on_unsupported="ignore")(x, EDGES), original(x, EDGES))
+
+
+def test_large_parameters_that_are_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not copied, so that there is no way back."""
+    monkeypatch.setattr("dacergnn.modules.contents._LARGE", 1)
+    layer = dacergnn.optimize(Leaving(fails=True).double(), on_unsupported="ignore")
+    with pytest.raises(dacergnn.errors.DacergnnError, match=r"Leaving has written to its parameter \[3\] in a call"):
+        layer(torch.randn(N, F, dtype=torch.float64), EDGES)
