@@ -21,7 +21,7 @@ from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.user_code import is_user
 
 _LARGE = 1 << 26
-"""Bytes of a parameter of which no copy is made: 64 MiB, as tables of embeddings have, which forwards do not write to."""
+"""Bytes of a parameter of which no copy is made: 64 MiB, as tables of embeddings have; forwards hardly write to them."""
 _SEQUENCES = (list, deque)
 _TABLES = (dict, OrderedDict)
 
@@ -77,9 +77,9 @@ class Contents:
         for tensor, before in self._versions:
             if version(tensor) != before:
                 raise DacergnnError(
-                    f"{type(self._module).__name__} has written to its parameter {list(tensor.shape)} in a call that cannot "
-                    "be compiled, or in a warm-up. Its former numbers are lost, since it is too large for a copy; load "
-                    "them again, and leave this module out of what is optimized."
+                    f"{type(self._module).__name__} has written to its parameter {list(tensor.shape)} in a call that "
+                    "cannot be compiled, or in a warm-up. Its former numbers are lost, since it is too large for a "
+                    "copy; load them again, and leave this module out of what is optimized."
                 )
 
     def replace(self, replaced: Callable[[Any], Any]) -> None:
