@@ -21,7 +21,7 @@ from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.user_code import is_user
 
 _LARGE = 1 << 26
-"""Bytes of a parameter of which no copy is made, 64 MiB: tables of embeddings have them, and few forwards write there."""
+"""Bytes of a parameter of which no copy is made, as tables of embeddings have: 64 MiB. Few forwards write to one."""
 _SEQUENCES = (list, deque)
 _TABLES = (dict, OrderedDict)
 
