@@ -57,6 +57,7 @@ def test_results_on_graphs_of_several_sizes(name: str, exports: Exports) -> None
 
 
 def test_what_stands_between_layers(tmp_path: Path) -> None:
+    """Takes a quarter of a minute, as g++ compiles each of these operations for the emulation."""
     torch.manual_seed(0)
     model = Between().eval()
     with emulated_builds():

@@ -54,6 +54,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
 
 @pytest.mark.parametrize("name", [*NETWORKS, *[pytest.param(name, marks=pytest.mark.check) for name in MORE_RELATIONS]])
 def test_results_on_a_full_graph_and_on_batches(name: str, exports: Exports) -> None:
+    """Checks sizes of all kinds. It takes a quarter of a minute for HGT, as torch.export and g++ do for its library."""
     network, made = exports(name)
     library = Library(made)
     sizes = [(200, 900), *[(3 + seed % 9, seed % 13) for seed in range(50)], (0, 0), (1, 0), (1, 1)]

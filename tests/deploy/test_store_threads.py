@@ -44,6 +44,7 @@ def sanitized(sanitizer: str, folder: Path) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_snapshots_hold_what_each_write_keeps(sanitizer: str, tmp_path: Path) -> None:
+    """Takes a quarter of a minute, as g++ is slow with sanitizers; so does the next one."""
     run(build(HERE / "store_stress.cpp", tmp_path / "stress", *sanitized(sanitizer, tmp_path)), 2)
 
 

@@ -65,6 +65,7 @@ class Halves:
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory) -> Halves:
+    """Takes half a minute, as each process makes the programs of five models."""
     folder = tmp_path_factory.mktemp("halves")
     alone = [f"{name} alone" for name in NAMES]
     first, second = started(2, folder, *NAMES, *IN_ROUNDS, "RGCN first", "RGCN second", *alone, "RGCN killed")

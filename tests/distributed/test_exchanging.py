@@ -41,7 +41,7 @@ EXCHANGED = {
 
 @pytest.fixture(scope="module")
 def thirds(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
-    """Returns what each of three processes found."""
+    """Returns what each of three processes found. They take most of a minute, as each makes all programs itself."""
     return found_by(3, tmp_path_factory.mktemp("thirds"), "exchanging", "RGAT", "RGAT alone")
 
 
