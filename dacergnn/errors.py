@@ -70,8 +70,7 @@ class UnsupportedLayerError(DacergnnError):
 class UnsupportedCallError(DacergnnError):
     """Signals that the compiled program of a layer, or layer-wise inference, does not cover a call."""
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: object) -> None:  # the arguments are in `args` by now; Dynamo traces no call of a slot
         getattr(_made, "errors", []).append(self)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch.nn.parameter import is_lazy
 from dacergnn.errors import DacergnnError
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.modules.replay.reach import FORWARDS
-from dacergnn.modules.replay.user_code import is_user
+from dacergnn.modules.replay.user_code import is_user, named_by, user_functions
 
 _LARGE = 1 << 26
 """Bytes of a parameter of which no copy is made, as tables of embeddings have: 64 MiB. Few forwards write to one."""
@@ -118,7 +117,7 @@ def _containers(module: nn.Module) -> list[Any]:
     """Returns the containers that a tree of modules leads to."""
     found: dict[int, Any] = {}
     waiting: list[Any] = [vars(part) for part in module.modules()]
-    waiting += [value for kind in {type(part) for part in module.modules()} for value in _named(kind)]
+    waiting += [value for function in user_functions(module) for value in named_by(function)]
     while waiting:
         value = waiting.pop()
         if id(value) in found:
@@ -134,12 +133,3 @@ def _containers(module: nn.Module) -> list[Any]:
         elif is_user(type(value).__module__) and not isinstance(value, nn.Module | Tensor | type):
             waiting.append(getattr(value, "__dict__", None))
     return [*found.values()]
-
-
-def _named(kind: type) -> Iterator[Any]:
-    """Yields the global objects that the methods of a user's class name."""
-    for cls in kind.__mro__:
-        if is_user(cls.__module__):
-            for method in vars(cls).values():
-                if isinstance(method, FunctionType):
-                    yield from (method.__globals__.get(name) for name in method.__code__.co_names)

@@ -26,6 +26,7 @@ from dacergnn.modules.contents import Contents
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
+from dacergnn.modules.replay.user_code import compares_types, user_functions
 from dacergnn.modules.runner import FAILURES, Runner, as_both
 from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.cuda_device import random_state, set_random_state
@@ -85,6 +86,7 @@ class TracedRunner(Runner):
         try:
             attempt = replays.attempt(args, kwargs)
             _check_hooks(self.original)
+            _check_types(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
             with _as_before(self.original, (args, kwargs)):
                 result = self.tracer.call(runtime, args, kwargs)
@@ -170,6 +172,13 @@ class _Runtime:
     def looking(self) -> AbstractContextManager[Any]:
         """Returns a context for the layer's own Python that notes what else it does."""
         return nullcontext() if self.attempt is None else self.attempt.looks
+
+
+def _check_types(module: nn.Module) -> None:
+    """Raises UnsupportedCallError if users' code may compare types of tensors, which recorded values do not have."""
+    for function in user_functions(module):
+        if compares_types(function.__code__):
+            raise UnsupportedCallError(f"{function.__qualname__} compares types of tensors; use isinstance.")
 
 
 def _check_hooks(module: nn.Module) -> None:

@@ -161,7 +161,7 @@ class WeightConfig:
     m: int
     tf32: bool = False
     transposed: tuple[tuple[int, int], ...] = ((0, 0), (1, 1))
-    """Which operands are."""
+    """Names the operands that are."""
     shared = 160
     limit = ""
 

@@ -33,7 +33,7 @@ print(json.dumps(pages))
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, str]:
-    """What the scripts print, by their paths; one process runs all of them, since its imports take longest."""
+    """Returns what the scripts print, by their paths; one process runs all, since its imports take longest."""
     command = [sys.executable, "-c", RUN, *map(str, SCRIPTS)]
     run = subprocess.run(
         command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(DOCS)}

@@ -38,7 +38,7 @@ class Config:
     runs: tuple[int, ...] = ()
     """Outer products: 0 without runs, 1 with runs of X, 2 of Y."""
     identity: bool = False
-    """Whether there is a form for lists that are known to be the identity."""
+    """Tells whether there is a form for lists that are known to be the identity."""
 
     @property
     def name(self) -> str:

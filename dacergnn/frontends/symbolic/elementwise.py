@@ -161,7 +161,7 @@ def _detach(c: LayerCall, a: Any) -> Expr:
     return x if x.op in ("const", "detach") else Expr("detach", (x,), (), x.shape)
 
 
-@rule("clone")
+@rule("clone", mask=True)
 def _clone(c: LayerCall, a: Any, *, memory_format: Any = None) -> Expr:
     return c.operand(a)
 

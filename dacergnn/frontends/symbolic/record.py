@@ -65,6 +65,8 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
+    if values and not trace.finished and torch.is_autocast_enabled(trace.device.type):
+        raise UnsupportedCallError(f"autocast is turned on within the call ({caller_text()}); turn it on around it.")
     if trace.finished:
         with torch.set_grad_enabled(trace.grad):
             args, kwargs = trace.results(args), trace.results(kwargs)
@@ -226,7 +228,10 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
     has_out = kwargs.get("out") is not None
     if not (writes or has_out or kwargs.get("inplace")):
-        return trace.torch(func, *trace.results(args), **trace.results(kwargs))
+        result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
+        for value in values:
+            trace.exposes(value, result)
+        return result
     target = args[0]
     if has_out or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
         raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({caller_text()}).")

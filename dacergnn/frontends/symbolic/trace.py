@@ -27,6 +27,10 @@ from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 
+_is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+_WITHOUT_MEMORY = (Tensor, tuple, list, int, float, bool, complex, str, type(None), torch.Size)
+"""Types of results of torch that lead to no memory but that of tensors in them; arrays of NumPy do."""
+CLONES = (torch.clone, Tensor.clone)
 unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
 """A context in which calls of torch are not noted."""
 
@@ -97,6 +101,8 @@ class Trace:
         """Tensors that were passed to the trace, by their ids, each with what stands for it."""
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
+        self._exposed: list[tuple[Tensor, Tensor]] = []
+        """Numbers of values whose memory torch's own tensors share, each with a copy of what they were."""
         self._device: torch.device | None = None
 
     # Inputs
@@ -138,6 +144,17 @@ class Trace:
         """Surrounds the layer's own Python, whose effects and functions are noticed."""
         with raises_what_is_caught(), applied_to_numbers(self), self.runtime.looking():
             yield
+
+    def exposes(self, value: Value, result: Any) -> None:
+        """Notes that a result of torch shares the memory of a value, if it does."""
+        real = value.node.real
+        if real is None or self.given(real):  # arguments have the same memory in the original
+            return
+        parts = result if isinstance(result, tuple | list) else (result,)
+        tensors = [part for part in parts if isinstance(part, Tensor)]
+        if any(_is_alias_of(tensor, real) for tensor in tensors) or type(result) not in _WITHOUT_MEMORY:
+            value.expose()
+            self._exposed.append((real, real.detach().clone()))
 
     def has_edge_values(self, tree: Any) -> bool:
         """Returns whether a structure holds a value per edge."""
@@ -255,6 +272,9 @@ class Trace:
         Other values that users' code has kept are computed, too, since their operands may be written to later.
         """
         tensors = self.results(tree)
+        for real, before in self._exposed:
+            if not torch.allclose(real.detach(), before, rtol=0, atol=0, equal_nan=True):
+                raise UnsupportedCallError("the memory of a value is written to by way of another tensor or an array.")
         kept = [value.node for reference in self.values if (value := reference()) is not None]
         self.materialise([node for node in kept if node.real is None])
         self.finished = True
@@ -289,8 +309,8 @@ class Trace:
     def _replay(self, node: Node) -> Tensor:
         """Runs the recorded torch calls of a value that depends on no edges."""
         if node.real is None:
-            spread = node.expr.uniform and node.call  # one row, which stands for all
-            if node.expr.op == "leaf" and node.expr.tensor is not None and not spread:
+            copied = node.call and (node.expr.uniform or node.call[0] in CLONES)  # no view of a leaf
+            if node.expr.op == "leaf" and node.expr.tensor is not None and not copied:
                 node.real = self.torch(Tensor.view, node.expr.tensor, node.shape)
             else:
                 func, args, kwargs, pick, tracked = node.call
@@ -350,6 +370,8 @@ class Trace:
         for node in nodes:
             if node.real is not None:
                 node.real = self._converted(node.real, node.dtype)
+                if node.call and node.call[0] in CLONES:
+                    node.real = self.torch(Tensor.clone, node.real)
 
     def _detach(self, expr: Expr, nodes: list[Node]) -> None:
         """Takes the gradients from the numbers of a detached expression, which a program returns beside others."""

@@ -36,25 +36,30 @@ class Node:
         self.rows: Tensor | None = None
 
 
+class Aliases(list["weakref.ref[Value]"]):
+    """Lists all values that would share memory with one of them; ``exposed`` if a tensor of torch does, too."""
+
+    exposed = False
+
+
 class Value(Tensor):
     """Stands for a tensor whose first axis has one row for each node or edge."""
 
     node: Node
     owner: Trace
-    aliases: list[weakref.ref[Value]]
-    """All values that would share memory with this one."""
+    aliases: Aliases
 
     @staticmethod
-    def __new__(cls: type[Value], trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> Value:
+    def __new__(cls: type[Value], trace: Trace, node: Node, aliases: Aliases | None = None) -> Value:
         value = _wrap(cls, node.shape, dtype=node.dtype, device=trace.device)
         value.owner, value.node = trace, node
-        value.aliases = [] if aliases is None else aliases
+        value.aliases = Aliases() if aliases is None else aliases
         reference = weakref.ref(value)
         value.aliases.append(reference)
         trace.values.append(reference)
         return value
 
-    def __init__(self, trace: Trace, node: Node, aliases: list[weakref.ref[Value]] | None = None) -> None:
+    def __init__(self, trace: Trace, node: Node, aliases: Aliases | None = None) -> None:
         super().__init__()
 
     @classmethod
@@ -77,6 +82,7 @@ class Value(Tensor):
     def dtype(self) -> torch.dtype:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         return self.node.dtype
 
+    __class__ = property(lambda self: Tensor)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     layout = property(lambda self: torch.strided)  # pyright: ignore[reportAssignmentType]
     is_cuda = property(lambda self: self.owner.device.type == "cuda")  # pyright: ignore[reportAssignmentType]
 
@@ -102,7 +108,11 @@ class Value(Tensor):
 
     def alone(self) -> bool:
         """Returns whether no other value that is still in use shares this one's memory."""
-        return all(other() is None or other() is self for other in self.aliases)
+        return not self.aliases.exposed and all(other() is None or other() is self for other in self.aliases)
+
+    def expose(self) -> None:
+        """Notes that a tensor of torch shares this one's memory: no value that does may be written to from now on."""
+        self.aliases.exposed = True
 
 
 def computed(item: Any) -> Any:

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+_COMPARISONS = ("IS_OP", "COMPARE_OP", "CONTAINS_OP")
+_EMPTY = CellType()
 _LIBRARIES = ("torch", "torch_geometric", "dgl", "dacergnn")
 _PURE = frozenset((
     "abs", "all", "any", "bool", "bytes", "callable", "classmethod", "complex", "dict", "divmod", "enumerate",
@@ -81,6 +83,35 @@ def reads(code: CodeType) -> Reads:
             names |= inner.names
             problem = problem or inner.problem
     return Reads(tuple(chains), frozenset(names), problem)
+
+
+def user_functions(module: nn.Module) -> list[FunctionType]:
+    """Returns users' functions: methods in a tree of modules, functions in attributes, and what all of these name."""
+    parts = [*module.modules()]
+    classes = {cls for part in parts for cls in type(part).__mro__ if is_user(cls.__module__)}
+    waiting: list[Any] = [value for holder in (*classes, *parts) for value in vars(holder).values()]
+    found: dict[int, FunctionType] = {}
+    while waiting:
+        value = waiting.pop()
+        value = value.__func__ if isinstance(value, MethodType | staticmethod | classmethod) else value
+        if isinstance(value, FunctionType) and id(value) not in found and is_user(owner(value)):
+            found[id(value)] = value
+            waiting += named_by(value)
+    return [*found.values()]
+
+
+def named_by(function: FunctionType) -> list[Any]:
+    """Returns the global objects that a function names, and what its cells hold."""
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
+    return [*[function.__globals__.get(name) for name in function.__code__.co_names], *cells]
+
+
+@lru_cache(maxsize=4096)
+def compares_types(code: CodeType) -> bool:
+    """Returns whether code may compare ``type(x)`` with a class of tensors."""
+    names = {"type", "Tensor"} <= {*code.co_names}
+    compares = names and any(step.opname in _COMPARISONS for step in dis.get_instructions(code))
+    return compares or any(compares_types(const) for const in code.co_consts if isinstance(const, CodeType))
 
 
 def is_user(owner: str) -> bool:

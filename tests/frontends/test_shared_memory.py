@@ -1,0 +1,154 @@
+"""Tests writes to memory that several tensors share, and what a forward asks of torch's modes and of types.
+
+Each case is a step of a PyG layer and of a forward over a DGL graph. Where recorded values would not have the memory,
+the mode or the type that the original's tensors have, the original runs.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import dacergnn
+from tests.frontends.test_own_python import EDGES, F, Layer, N, OfGraphs, OfMessages, Step
+
+dgl = pytest.importorskip("dgl")
+Results = tuple[Tensor, ...]
+
+
+def writes_to_what_rows_are_a_part_of(layer: Layer, h: Tensor) -> Results:
+    h = h * 1
+    rows = h[:2]
+    h.mul_(2)
+    return h, rows.clone()
+
+
+def writes_to_rows(layer: Layer, h: Tensor) -> Results:
+    h = h * 1
+    rows = h.detach()[:2]
+    rows.mul_(3)
+    return h, rows.clone()
+
+
+def writes_to_rows_of_a_copy(layer: Layer, h: Tensor) -> Results:
+    other = h.clone()
+    rows = other[:2]
+    rows.mul_(3)
+    return h, other
+
+
+def writes_to_what_is_flat_elsewhere(layer: Layer, h: Tensor) -> Results:
+    h = h * 1
+    flat = h.flatten()
+    h[0] = 7
+    return h, flat.clone()
+
+
+def writes_to_what_is_an_array(layer: Layer, h: Tensor) -> Results:
+    h = h * 1
+    array = h.detach().numpy()
+    h.mul_(2)
+    return h, torch.from_numpy(array.copy())
+
+
+def writes_to_an_array(layer: Layer, h: Tensor) -> Results:
+    h = h * 1
+    h.detach().numpy()[0] = 5
+    return h, h * 1
+
+
+def writes_to_what_columns_are_a_part_of(layer: Layer, h: Tensor) -> Results:
+    h = h * 1
+    part = h.detach()[:, :2][:3]
+    h.mul_(2)
+    return h, part.clone()
+
+
+def writes_to_a_copy(layer: Layer, h: Tensor) -> Results:
+    other = h.clone()
+    other[0] = 7
+    return h, other
+
+
+def writes_to_what_was_copied(layer: Layer, h: Tensor) -> Results:
+    h = h * 1
+    other = h.clone()
+    h.mul_(2)
+    other.add_(1)
+    return h, other
+
+
+def reads_rows(layer: Layer, h: Tensor) -> Results:
+    rows = h[:2]
+    return h * rows.sum(), rows
+
+
+def compares_a_type(layer: Layer, h: Tensor) -> Results:
+    return h * (2 if type(h) is Tensor else 3), h
+
+
+def compares_a_class(layer: Layer, h: Tensor) -> Results:
+    return h * (2 if h.__class__ in (Tensor, torch.nn.Parameter) else 3), h
+
+
+STEPS: list[Step] = [
+    writes_to_what_rows_are_a_part_of, writes_to_rows, writes_to_rows_of_a_copy, writes_to_what_is_flat_elsewhere,
+    writes_to_what_is_an_array, writes_to_an_array, writes_to_what_columns_are_a_part_of, writes_to_a_copy,
+    writes_to_what_was_copied, reads_rows, compares_a_type, compares_a_class,
+]  # fmt: skip
+COMPILED = (writes_to_a_copy, writes_to_what_was_copied, reads_rows)
+
+
+def pair(front_end: str, step: Step, dtype: torch.dtype, on_unsupported: Any) -> list[Any]:
+    """An original and its compiled form."""
+    torch.manual_seed(0)
+    original: Any = (OfMessages if front_end == "pyg" else OfGraphs)(step).to(dtype)
+    compiles: Any = dacergnn.optimize if front_end == "pyg" else dacergnn.compile
+    return [original, compiles(copy.deepcopy(original), on_unsupported=on_unsupported)]
+
+
+def assert_same(layers: list[Any], front_end: str, dtype: torch.dtype) -> None:
+    graph = dgl.graph((EDGES[0], EDGES[1]), num_nodes=N)
+    for seed in range(3):
+        found: list[Any] = []
+        for layer in layers:
+            x = torch.randn(N, F, dtype=dtype, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+            layer.zero_grad()
+            results = layer(graph, x) if front_end == "dgl" else layer(x, EDGES)
+            torch.stack([r.double().square().sum() for r in results]).sum().backward()
+            found.append((*results, x.grad, *[p.grad for p in layer.lin.parameters()]))
+        torch.testing.assert_close(*found[::-1])
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda s: s.__name__)
+@pytest.mark.parametrize("front_end", ["pyg", "dgl"])
+def test_steps(front_end: str, step: Step) -> None:
+    how = "error" if step in COMPILED else "ignore"
+    assert_same(pair(front_end, step, torch.float64, how), front_end, torch.float64)
+
+
+@pytest.mark.parametrize("front_end", ["pyg", "dgl"])
+def test_autocast_within_a_forward(front_end: str) -> None:
+    def step(layer: Layer, h: Tensor) -> Results:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer.lin(h), h
+
+    assert_same(pair(front_end, step, torch.float32, "ignore"), front_end, torch.float32)
+
+
+def test_arguments_keep_their_numbers() -> None:
+    """Rows of a copy of an argument are not the argument's."""
+
+    def step(layer: Layer, h: Tensor) -> Results:
+        rows = x.clone()[:2]
+        rows.mul_(3)
+        return h, rows
+
+    x = torch.ones(N, F, dtype=torch.float64)
+    _, compiled = pair("pyg", step, torch.float64, "ignore")
+    compiled(x, EDGES)
+    assert torch.equal(x, torch.ones(N, F, dtype=torch.float64))
