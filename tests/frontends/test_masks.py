@@ -85,7 +85,17 @@ def test_messages(name: str) -> None:
     assert_same(Layer(MESSAGES[name]))
 
 
-@pytest.mark.parametrize("module", [nn.PReLU(), nn.PReLU(C), nn.GroupNorm(2, C), nn.GroupNorm(C, C)], ids=str)
+MODULES = {
+    "PReLU": nn.PReLU(),
+    "PReLU of each channel": nn.PReLU(C),
+    "GroupNorm": nn.GroupNorm(2, C),
+    "GroupNorm of one channel": nn.GroupNorm(C, C),
+    "InstanceNorm": nn.Sequential(nn.Unflatten(1, (2, C // 2)), nn.InstanceNorm1d(2, affine=True), nn.Flatten(1)),
+    "InstanceNorm without weights": nn.Sequential(nn.Unflatten(1, (2, C // 2)), nn.InstanceNorm1d(2), nn.Flatten(1)),
+}
+
+
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
 def test_modules(module: nn.Module) -> None:
     assert_same(Normed(module).double())
 

@@ -86,6 +86,7 @@ CASES: dict[str, Case] = {
     "NNConv": lambda: (pyg().NNConv(K, 4, nn.Linear(D, K * 4)), (draw(N, K), edges(), draw(E, D))),
     "APPNP": lambda: (pyg().APPNP(2, 0.1), (draw(N, K), edges())),
     "ResGatedGraphConv": lambda: (pyg().ResGatedGraphConv(K, M), (draw(N, K), edges())),
+    "ARMAConv": lambda: (pyg().ARMAConv(K, M, num_stacks=3, num_layers=2), (draw(N, K), edges())),
     "FiLMConv": lambda: (
         pyg().FiLMConv(K, M, num_relations=2), (draw(N, K), edges(), torch.arange(E).remainder(2))
     ),
@@ -198,6 +199,30 @@ def test_modules_on_nodes_run_in_torch() -> None:
         results.append(outcome(module, args))
     assert_close(*results, 1e-8)
     assert_close(list(layer.buffers()), list(other.buffers()), 1e-10)
+
+
+@pytest.mark.parametrize("then", ["GraphNorm", "InstanceNorm", "global_mean_pool", "global_max_pool"])
+def test_rows_of_several_graphs_are_normalized_and_pooled_in_torch(then: str) -> None:
+    library, batch = pyg(), torch.arange(N) // 6
+
+    class Batched(library.MessagePassing):
+        def __init__(self) -> None:
+            super().__init__(aggr="add")
+            self.lin = nn.Linear(K, M)
+            self.norm = getattr(library, then)(M) if then.endswith("Norm") else None
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            h = self.propagate(edge_index, x=self.lin(x))
+            h = h + getattr(library, then)(h, batch)[batch] if self.norm is None else self.norm(h, batch)
+            return self.propagate(edge_index, x=h)
+
+        def message(self, x_j: Tensor) -> Tensor:
+            return x_j.tanh()
+
+    layer = Batched().double()
+    optimized = traced(copy.deepcopy(layer), on_unsupported="error")
+    for _ in range(2):
+        assert_close(outcome(optimized, (draw(N, K), edges())), outcome(layer, (draw(N, K), edges())), 1e-8)
 
 
 def sorted_layer() -> Any:

@@ -1,8 +1,8 @@
 """Records traced calls on static graphs, whose nodes have features [..., N, F], as one graph of equal parts.
 
 A `Static` value stands for [..., N, F] and holds the rows of all parts, one part after the other. Functions of single
-rows are applied to these rows; gathers and sums along the axis of the nodes run along the edges of all parts. All other
-functions raise UnsupportedCallError, since they may mix the parts.
+rows are applied to these rows; gathers and sums along the axis of the nodes run along the edges of all parts. Other
+functions may mix the parts, so that torch runs them, after the values have been computed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import Trace, activations, elementwise
+from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.edges import EdgeSet, EndIndex, PartedEdges, end_index
-from dacergnn.frontends.symbolic.record import ABOUT, spelled
+from dacergnn.frontends.symbolic.record import ABOUT, spelled, writes
 from dacergnn.frontends.symbolic.table import RULES
 from dacergnn.frontends.symbolic.value import Node, Value
 
@@ -57,13 +59,16 @@ class Static(Value):
         kwargs = kwargs or {}
         if func in ABOUT or func.__name__ == "__get__":
             return super().__torch_function__(func, types, args, kwargs)
-        for functions, handler in _HANDLERS:
-            if func in functions:
-                return handler(func, *args, **kwargs)
+        handler = next((handler for functions, handler in _HANDLERS if func in functions), None)
         rule = RULES.get(func)
-        if rule is not None and rule.__module__ in (activations.__name__, elementwise.__name__):
-            return _row_by_row(func, args, kwargs)
-        raise _unknown(func)
+        try:
+            if handler is not None:
+                return handler(func, *args, **kwargs)
+            if rule is not None and rule.__module__ in (activations.__name__, elementwise.__name__):
+                return _row_by_row(func, args, kwargs)
+        except Untranslatable:
+            pass
+        return _in_torch(func, args, kwargs)
 
     @property
     def parts(self) -> int:
@@ -97,15 +102,26 @@ def together(trace: Trace, tree: Any) -> Any:
     return tree
 
 
-def _unknown(func: Any) -> UnsupportedCallError:
-    return UnsupportedCallError(f"{spelled(func)} of features [..., N, F] may mix the graphs of a batch.")
+def _in_torch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs a function that only reads values of nodes in torch."""
+    given = pytree.tree_leaves((args, kwargs))
+    first = next(v for v in given if type(v) is Static)
+    about_edges = any(isinstance(v, EndIndex) or (type(v) is Static and v.rows.node.expr.on_edges) for v in given)
+    if about_edges or writes(func, kwargs):
+        raise UnsupportedCallError(f"{spelled(func)} of features [..., N, F] may mix the graphs of a batch.")
+    trace = first.owner
+    result = trace.torch(func, *together(trace, args), **together(trace, kwargs))
+    for value in given:
+        if type(value) is Static:
+            trace.exposes(value.rows, result)
+    return result
 
 
 def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Applies a function to every row."""
     first = next((v for v in (*args, *kwargs.values()) if type(v) is Static), None)
     if first is None or func.__name__ in _NEW or kwargs.get("out") is not None or kwargs.get("inplace"):
-        raise _unknown(func)
+        raise Untranslatable
     rows = func(*[_rows(func, v, first) for v in args], **{k: _rows(func, v, first) for k, v in kwargs.items()})
     return Static.of(rows, first.batch)
 
@@ -114,17 +130,17 @@ def _rows(func: Any, value: Any, like: Static) -> Any:
     """Returns an operand that fits the rows of ``like``: rows of nodes or edges are repeated for every part."""
     if type(value) is Static:
         if not like.alike(value):
-            raise _unknown(func)
+            raise Untranslatable
         return value.rows
     axes = len(like.batch)
     leading = value.dim() - (like.dim() - axes) if isinstance(value, Tensor) else -1  # axes that meet the batch
     if leading < 0 or (leading == 0 and value.shape[0] == 1):
         return value
     nodes, sizes = like.shape[axes], zip(value.shape[:leading], like.batch[axes - leading :], strict=False)
-    if leading > axes or value.shape[leading] != nodes or any(own not in (1, size) for own, size in sizes):
-        raise _unknown(func)
+    if leading > axes or value.shape[leading] not in (1, nodes) or any(own not in (1, size) for own, size in sizes):
+        raise Untranslatable
     (real,) = like.owner.results((value,))
-    return like.owner.value(real.expand(*like.batch, *real.shape[leading:]).flatten(0, axes))
+    return like.owner.value(real.expand(*like.batch, nodes, *real.shape[leading + 1 :]).flatten(0, axes))
 
 
 def _new(func: Any, like: Static, size: Any, *args: Any, **kwargs: Any) -> Any:
@@ -132,57 +148,57 @@ def _new(func: Any, like: Static, size: Any, *args: Any, **kwargs: Any) -> Any:
         return func(like.rows, size, *args, **kwargs)
     axes = len(like.batch)
     if not isinstance(size, tuple | list) or len(size) < axes + 2 or tuple(size[:axes]) != like.batch:
-        raise _unknown(func)
+        raise Untranslatable
     return Static.of(func(like.rows, (like.parts * size[axes], *size[axes + 1 :]), *args, **kwargs), like.batch)
 
 
 def _expanded(func: Any, x: Any, like: Any) -> Any:
     if type(x) is Static or type(like) is not Static:
-        raise _unknown(func)
+        raise Untranslatable
     return like.owner.results((x,))[0].expand(like.shape)
 
 
 def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Static:
     """Applies a function along one axis, which must not be one of the batch or that of the nodes."""
     if type(x) is not Static or type(dim) is not int or x.row_axis(dim) < 1:
-        raise _unknown(func)
+        raise Untranslatable
     rows = func(x.rows, x.row_axis(dim), *args, **kwargs)
     if rows.dim() < 2:  # a single number for each row has no axis of its own
-        raise _unknown(func)
+        raise Untranslatable
     return Static.of(rows, x.batch)
 
 
 def _cut(func: Any, x: Any, size: Any, dim: int = 0) -> tuple[Static, ...]:
     if type(x) is not Static or x.row_axis(dim) < 1:
-        raise _unknown(func)
+        raise Untranslatable
     return tuple([Static.of(part, x.batch) for part in func(x.rows, size, x.row_axis(dim))])
 
 
 def _linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Static:
     if type(x) is not Static or type(weight) is Static or type(bias) is Static:
-        raise _unknown(func)
+        raise Untranslatable
     return Static.of(func(x.rows, weight, bias), x.batch)
 
 
 def _product(func: Any, x: Any, weight: Any) -> Static:
     if type(x) is not Static or x.rows.dim() != 2 or type(weight) is Static or weight.dim() != 2:
-        raise _unknown(func)
+        raise Untranslatable
     return Static.of(func(x.rows, weight), x.batch)
 
 
 def _joined(func: Any, tensors: Any, dim: int = 0) -> Static:
     first = tensors[0]
     if type(first) is not Static or not all(map(first.alike, tensors)) or first.row_axis(dim) < 1:
-        raise _unknown(func)
+        raise Untranslatable
     return Static.of(func([t.rows for t in tensors], first.row_axis(dim)), first.batch)
 
 
 def _gathered(func: Any, x: Any, dim: int, index: Any) -> Static:
     if type(x) is not Static or type(index) is not EndIndex or index.dim() != 1 or x.row_axis(dim) != 0:
-        raise _unknown(func)
+        raise Untranslatable
     rows = x.rows.index_select(0, _end(index, x.parts))
     if type(rows) is not Value:
-        raise _unknown(func)
+        raise Untranslatable
     return Static.of(rows, x.batch)
 
 
@@ -194,16 +210,16 @@ def _scattered(
     func: Any, target: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Static:
     if type(target) is not Static or type(src) is not Static or type(index) is not EndIndex:
-        raise _unknown(func)
+        raise Untranslatable
     writes = func.__name__.endswith("_")
     if target.row_axis(dim) != 0 or index.axis != len(target.batch) or target.batch != src.batch:
-        raise _unknown(func)
+        raise Untranslatable
     if writes and target.rows.node.expr.op != "const":  # others may share its memory
-        raise _unknown(func)
+        raise Untranslatable
     ends = _end(index, src.parts).view(-1, *[1] * (src.rows.dim() - 1)).expand_as(src.rows)
     rows = target.rows.scatter_reduce(0, ends, src.rows, reduce, include_self=include_self)
     if type(rows) is not Value:
-        raise _unknown(func)
+        raise Untranslatable
     made = Static.of(rows, target.batch)
     if not writes:
         return made

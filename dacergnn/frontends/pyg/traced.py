@@ -173,6 +173,10 @@ def _stand_in(module: Any, edges: CallEdges, made: list[tuple[Any, Any]]) -> Any
 
         def record(name: str, edge_index: Any, *args: Any, size: Any = None, **kwargs: Any) -> Any:
             index, size, kwargs = edges.propagated(stand_in, name, edge_index, size, kwargs)
+            if stand_in.node_dim == -2:
+                names = stand_in.inspector.get_flat_param_names(_TAKES_ENDS[name])
+                lifted = {argument[:-2] for argument in names if argument.endswith(("_i", "_j"))}
+                kwargs = {k: _static(edges.trace, v) if k in lifted else v for k, v in kwargs.items()}
             # Explained layers run the method that their class had before PyG generated a faster one.
             own = f"_orig_{name}" if module.explain and hasattr(type(module), f"_orig_{name}") else name
             return getattr(type(module), own)(stand_in, index, *wrap(args), size=size, **wrap(kwargs))
@@ -199,7 +203,9 @@ def _holds_layers(module: nn.Module) -> bool:
     return any(is_message_passing(m) for m in module.modules())
 
 
-_RECORDED = ("propagate", "edge_updater")
+_TAKES_ENDS = {"propagate": ["message", "aggregate", "update"], "edge_updater": ["edge_update"]}
+"""The methods whose parameters ``x_i`` and ``x_j`` are rows of an argument ``x``."""
+_RECORDED = (*_TAKES_ENDS,)
 _OWN = (*_RECORDED, "forward", "_modules", "explain_message")
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 """Tables of hooks; stand-ins have wrapped hooks in theirs."""

@@ -204,6 +204,17 @@ def _group_norm(c: LayerCall, a: Any, num_groups: int, weight: Any = None, bias:
     return _scaled(c, reshaped(_normed(groups, width, eps), x.shape), weight, bias)
 
 
+@rule("instance_norm")
+def _instance_norm(
+    c: LayerCall, a: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
+    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Expr:  # fmt: skip
+    if a.dim() != 3 or 1 in a.shape[1:] or running_mean is not None or not use_input_stats:
+        raise Untranslatable
+    by_channel = [None if factor is None else factor.unsqueeze(-1) for factor in (weight, bias)]
+    return _scaled(c, _normed(c.value(a), a.shape[-1], eps), *by_channel)
+
+
 def _normed(x: Expr, count: int, eps: float) -> Expr:
     """Normalizes rows along the last axis, which has ``count`` entries."""
     total = x if count == 1 else Expr("sum", (x,), (), x.shape[:-1])

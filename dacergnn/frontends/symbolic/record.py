@@ -65,7 +65,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
-    if values and not trace.finished and torch.is_autocast_enabled(trace.device.type):
+    if values and not trace.finished and _is_autocast(trace.device.type):
         raise UnsupportedCallError(f"autocast is turned on within the call ({caller_text()}); turn it on around it.")
     if trace.finished:
         with torch.set_grad_enabled(trace.grad):
@@ -95,6 +95,10 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except Untranslatable:
         pass
     return _in_torch(trace, func, args, kwargs, values)
+
+
+def _is_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIndex]) -> None:
@@ -222,18 +226,15 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
 
 def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
     """Runs a function of values of nodes in torch, after they have been computed."""
-    name = func.__name__
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
-    writes = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
-    has_out = kwargs.get("out") is not None
-    if not (writes or has_out or kwargs.get("inplace")):
+    if not writes(func, kwargs):
         result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
         for value in values:
             trace.exposes(value, result)
         return result
     target = args[0]
-    if has_out or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
+    if kwargs.get("out") is not None or (type(target) is Value and (trace.given(held(target)) or not target.alone())):
         raise UnsupportedCallError(f"{spelled(func)} writes to a tensor that is in use ({caller_text()}).")
     if type(target) is not Value:
         return trace.torch(func, *trace.results(args), **trace.results(kwargs))
@@ -241,6 +242,13 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     result = trace.torch(func, real, *trace.results(args[1:]), **trace.results(kwargs))
     target.node = trace.written(real)
     return target if result is real else result
+
+
+def writes(func: Any, kwargs: dict[str, Any]) -> bool:
+    """Returns whether a function writes to one of its arguments."""
+    name = func.__name__
+    in_place = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
+    return in_place or kwargs.get("out") is not None or bool(kwargs.get("inplace"))
 
 
 def spelled(func: Any) -> str:

@@ -328,7 +328,8 @@ class Trace:
 
     def _replayed(self, value: Any) -> Any:
         if type(value) is Node:
-            return self._replay(value)
+            self.materialise([value])
+            return value.real
         if type(value) in (tuple, list):
             return type(value)([self._replayed(v) for v in value])
         return value

@@ -13,6 +13,9 @@
 
 namespace dacergnn {
 
+// The most sums in 32 bits, 4 MiB, that a thread holds until their rows are rounded to 16.
+inline constexpr int64_t kMostSums = int64_t{1} << 20;
+
 // Leaves a finished row of Y as it is. Epilogues in its place are finish(row, pointer to it); the row is in the cache.
 struct Keep {
     template <class T>
@@ -144,7 +147,7 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
             const int64_t row = targets + i;
             finish_row(row, begin_rows(row, row + 1));
         });
-    run_ranges(cut, targets, blocks, blocks == 1, [=](int64_t begin, int64_t end, int64_t) mutable {
+    auto run_rows = [=](int64_t begin, int64_t end) mutable {
         T* const totals = begin_rows(begin, end);
         const F* x[G];
         T* y[G];
@@ -205,6 +208,10 @@ void segment_gemm_scatter(const XE* X, const Gather gather, const WE* W, const I
             flush();
         }
         for (int64_t row = begin; row < end; ++row) finish_row(row, totals + (row - begin) * (H * C));
+    };
+    run_ranges(cut, targets, blocks, blocks == 1, [=](int64_t begin, int64_t end, int64_t) mutable {
+        const int64_t most = kRounded ? kMostSums / (H * C) + 1 : targets;
+        for (; begin < end; begin += most) run_rows(begin, std::min(begin + most, end));
     }, std::max<int64_t>(1, depth / 16));
 }
 
