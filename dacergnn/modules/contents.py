@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dacergnn.errors import DacergnnError
+from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.user_code import is_user, named_by, user_functions
 
-_LARGE = 1 << 26
-"""Bytes of a parameter of which no copy is made, as tables of embeddings have: 64 MiB. Few forwards write to one."""
+_LARGE, _LARGE_ARGUMENT = 1 << 26, 1 << 16
+"""Bytes of a parameter, and of an argument, of which no copy is made: 64 MiB and 64 KiB. Few forwards write to one."""
 _SEQUENCES = (list, deque)
 _TABLES = (dict, OrderedDict)
 
@@ -34,7 +34,7 @@ class Contents:
     classes, or that the code of users' classes names.
 
     Args:
-        arguments: Tensors that a call of the module may add hooks to.
+        arguments: Tensors that a call of the module may write to, or add hooks to.
     """
 
     def __init__(self, module: nn.Module, arguments: Sequence[Tensor] = ()) -> None:
@@ -42,13 +42,15 @@ class Contents:
         lazy = any(map(is_lazy, module.parameters()))  # what the first call makes of its parameters has to stay
         containers = [] if lazy else _containers(module)
         items = [*chain.from_iterable(held.values() if isinstance(held, _TABLES) else held for held in containers)]
-        tensors = [*{id(t): t for t in items if isinstance(t, Tensor) and not t.is_meta}.values()]
+        tensors = [*{id(t): t for t in items if isinstance(t, Tensor)}.values()]
         hooks = [t._backward_hooks for t in (*tensors, *arguments)]
         self._contents = [(held, held.copy()) for held in (*containers, *hooks) if held is not None]
         self._unhooked = [t for t, known in zip((*tensors, *arguments), hooks, strict=True) if known is None]
         large = [t for t in tensors if isinstance(t, nn.Parameter) and t.nbytes >= _LARGE]
-        self._versions = [(t, version(t)) for t in large]
-        self._numbers = [(t, t.detach().clone()) for t in tensors if not any(t is other for other in large)]
+        large += [t for t in arguments if _bytes(t) >= _LARGE_ARGUMENT]
+        self._large = [(t, version(t)) for t in large]
+        small = [t for t in (*tensors, *arguments) if not (t.is_meta or any(t is other for other in large))]
+        self._numbers = [(t, t.detach().clone(), version(t)) for t in small]
         self._generators = [(g, g.get_state()) for g in items if isinstance(g, torch.Generator)]
         self._random = random.getstate(), np.random.get_state()  # noqa: NPY002  users' code may draw from it
 
@@ -57,7 +59,7 @@ class Contents:
         """Gives back what has changed; a backward may need other tensors unwritten.
 
         Raises:
-            DacergnnError: A parameter of which there is no copy was written to.
+            DacergnnError: A parameter or an argument of which there is no copy was written to.
         """
         for held, before in self._contents:
             if not _same(held, before):
@@ -70,15 +72,33 @@ class Contents:
         for tensor in self._unhooked:
             if tensor._backward_hooks:
                 tensor._backward_hooks.clear()
-        for tensor, numbers in self._numbers:
-            if not torch.equal(tensor, numbers):
+        for tensor, numbers, _ in self._numbers:
+            if tensor.shape != numbers.shape:
+                tensor.data = numbers.clone()
+            elif not torch.equal(tensor, numbers):
                 tensor.copy_(numbers)
-        for tensor, before in self._versions:
+        for tensor, before in self._large:
             if version(tensor) != before:
                 raise DacergnnError(
-                    f"{type(self._module).__name__} has written to its parameter {list(tensor.shape)} in a call that "
-                    "cannot be compiled, or in a warm-up. Its former numbers are lost, since it is too large for a "
-                    "copy; load them again, and leave this module out of what is optimized."
+                    f"{type(self._module).__name__} has written to a parameter or an argument {list(tensor.shape)} in "
+                    "a call that cannot be compiled, or in a warm-up. Its former numbers are lost, since it is too "
+                    "large for a copy; load them again, and leave this module out of what is optimized."
+                )
+
+    def check_counted(self, read: Iterable[Tensor]) -> None:
+        """Raises UnsupportedCallError if a tensor that was read was written to, and torch has not counted the write.
+
+        What is recorded may be computed after such a write, by ``.data`` for example, though it was read before.
+        """
+        written = [t for t, numbers, before in self._numbers if version(t) == before and not _equal(t, numbers)]
+        if not written:
+            return
+        places = {place for tensor in read for place in (id(tensor), _memory(tensor))}
+        for tensor in written:
+            if id(tensor) in places or _memory(tensor) in places:
+                raise UnsupportedCallError(
+                    f"a tensor {list(tensor.shape)} of the layer is written to by way of .data or an array, which "
+                    "torch does not count; write to it within torch.no_grad()."
                 )
 
     def replace(self, replaced: Callable[[Any], Any]) -> None:
@@ -107,6 +127,24 @@ def _same(held: Any, before: Any) -> bool:
     if isinstance(held, _TABLES):
         return all(key in before and before[key] is value for key, value in held.items())
     return held == before if isinstance(held, set) else all(map(_is, held, before))
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """Returns whether tensors have the same numbers; NaN equals NaN."""
+    a = a.detach()
+    if a.shape != b.shape:
+        return False
+    return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.nbytes if tensor.layout is torch.strided else _LARGE_ARGUMENT
+
+
+def _memory(tensor: Tensor) -> tuple[str, int]:
+    """Returns what tells memory apart; a sparse tensor stands for its own."""
+    strided = tensor.layout is torch.strided
+    return ("memory", tensor.untyped_storage().data_ptr()) if strided else ("tensor", id(tensor))
 
 
 def _is(a: object, b: object) -> bool:

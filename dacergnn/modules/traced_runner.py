@@ -88,8 +88,9 @@ class TracedRunner(Runner):
             _check_hooks(self.original)
             _check_types(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
-            with _as_before(self.original, (args, kwargs)):
+            with _as_before(self.original, (args, kwargs)) as before:
                 result = self.tracer.call(runtime, args, kwargs)
+                before.check_counted(runtime.read)
             self.check_plan()
             for recording, error in failed:
                 replays.drop(recording, error)
@@ -149,6 +150,7 @@ class _Runtime:
         self.kept = kept
         self.attempt = attempt
         self.tape: Tape | None = None if attempt is None else attempt.tape
+        self.read: list[Tensor] = []
 
     def known(self, module: nn.Module) -> nn.Module:
         """Returns the compiled layer for its original, and any other module itself."""
@@ -196,17 +198,19 @@ def _check_hooks(module: nn.Module) -> None:
 
 
 @contextmanager
-def _as_before(module: nn.Module, arguments: Any) -> Generator[None]:
-    """Restores what the module holds if a call fails, hooks of arguments, and the state of random numbers.
+def _as_before(module: nn.Module, arguments: Any) -> Generator[Contents]:
+    """Restores what the module holds if a call fails, arguments and their hooks, random numbers, and torch's modes.
 
     Then the original can run it. After a call, recorded values that it has left in containers become tensors.
     """
     device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
-    state = random_state(device)
+    state, grad, dtype = random_state(device), torch.is_grad_enabled(), torch.get_default_dtype()
     before = Contents(module, [t for t in tree_leaves(arguments) if isinstance(t, Tensor)])
     try:
-        yield
+        yield before
     except (DacergnnError, *FAILURES):
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
         set_random_state(device, state)
         before.restore()
         raise

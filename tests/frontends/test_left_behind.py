@@ -205,5 +205,5 @@ def test_large_parameters_that_are_written_to(monkeypatch: pytest.MonkeyPatch) -
     """They are not copied, so that there is no way back."""
     monkeypatch.setattr("dacergnn.modules.contents._LARGE", 1)
     layer = dacergnn.optimize(Leaving(fails=True).double(), on_unsupported="ignore")
-    with pytest.raises(dacergnn.errors.DacergnnError, match=r"Leaving has written to its parameter \[3\] in a call"):
+    with pytest.raises(dacergnn.errors.DacergnnError, match=r"written to a parameter or an argument \[3\] in a call"):
         layer(torch.randn(N, F, dtype=torch.float64), EDGES)

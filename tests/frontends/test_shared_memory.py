@@ -1,4 +1,4 @@
-"""Tests writes to memory that several tensors share, and what a forward asks of torch's modes and of types.
+"""Tests writes to memory that is shared or was read before, and what a forward asks of torch's modes and of types.
 
 Each case is a step of a PyG layer and of a forward over a DGL graph. Where recorded values would not have the memory,
 the mode or the type that the original's tensors have, the original runs.
@@ -95,10 +95,44 @@ def compares_a_class(layer: Layer, h: Tensor) -> Results:
     return h * (2 if h.__class__ in (Tensor, torch.nn.Parameter) else 3), h
 
 
+def writes_to_what_was_read(layer: Layer, h: Tensor) -> Results:
+    h = h - layer.mean
+    layer.mean.mul_(0.9).add_(h.detach().mean(0))
+    return h, h
+
+
+def writes_by_data(layer: Layer, h: Tensor) -> Results:
+    h = h - layer.mean
+    layer.mean.data.mul_(0.9).add_(1)
+    return h, h
+
+
+def sets_data(layer: Layer, h: Tensor) -> Results:
+    h = h - layer.mean
+    layer.mean.data = layer.mean.data * 0.9 + 0.1
+    return h, h
+
+
+def writes_to_a_buffer_by_an_array(layer: Layer, h: Tensor) -> Results:
+    h = h - layer.mean
+    layer.mean.numpy()[:] += 1
+    return h, h
+
+
+def sets_a_mode_before_what_fails(layer: Layer, h: Tensor) -> Results:
+    h = h - layer.mean
+    layer.mean.add_(1)
+    torch.set_grad_enabled(False)
+    mean = h.mean()
+    torch.set_grad_enabled(True)
+    return h * mean, h
+
+
 STEPS: list[Step] = [
     writes_to_what_rows_are_a_part_of, writes_to_rows, writes_to_rows_of_a_copy, writes_to_what_is_flat_elsewhere,
     writes_to_what_is_an_array, writes_to_an_array, writes_to_what_columns_are_a_part_of, writes_to_a_copy,
-    writes_to_what_was_copied, reads_rows, compares_a_type, compares_a_class,
+    writes_to_what_was_copied, reads_rows, compares_a_type, compares_a_class, writes_to_what_was_read, writes_by_data,
+    sets_data, writes_to_a_buffer_by_an_array, sets_a_mode_before_what_fails,
 ]  # fmt: skip
 COMPILED = (writes_to_a_copy, writes_to_what_was_copied, reads_rows)
 
@@ -120,7 +154,7 @@ def assert_same(layers: list[Any], front_end: str, dtype: torch.dtype) -> None:
             layer.zero_grad()
             results = layer(graph, x) if front_end == "dgl" else layer(x, EDGES)
             torch.stack([r.double().square().sum() for r in results]).sum().backward()
-            found.append((*results, x.grad, *[p.grad for p in layer.lin.parameters()]))
+            found.append((*results, x.grad, *[p.grad for p in layer.lin.parameters()], layer.mean.clone()))
         torch.testing.assert_close(*found[::-1])
 
 
@@ -138,6 +172,37 @@ def test_autocast_within_a_forward(front_end: str) -> None:
             return layer.lin(h), h
 
     assert_same(pair(front_end, step, torch.float32, "ignore"), front_end, torch.float32)
+
+
+def copies(edges: Tensor) -> Tensor:
+    return edges.copy_(edges.flip(0).roll(1, 1))
+
+
+def copies_by_data(edges: Tensor) -> Tensor:
+    return edges.data.copy_(edges.flip(0).roll(1, 1))
+
+
+def makes_loops(edges: Tensor) -> None:
+    edges[0, :9] = edges[1, :9]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("own", [False, True], ids=["argument", "copy"])
+@pytest.mark.parametrize("write", [copies, copies_by_data, makes_loops])
+def test_writes_to_edges_that_were_used(write: Any, own: bool, again: bool) -> None:
+    class Written(OfMessages):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Results:
+            edges = edge_index.clone() if own else edge_index
+            h = self.propagate(edges, x=self.lin(x))
+            write(edges)
+            return (h + self.propagate(edges, x=h) if again else h), edges
+
+    torch.manual_seed(0)
+    original: Any = Written(writes_by_data).double()
+    compiled: Any = dacergnn.optimize(copy.deepcopy(original), on_unsupported="ignore")
+    x = torch.randn(N, F, dtype=torch.float64)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, EDGES.clone()), original(x, EDGES.clone()))
 
 
 def test_arguments_keep_their_numbers() -> None:

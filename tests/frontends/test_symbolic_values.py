@@ -32,6 +32,7 @@ class Interpreted:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.read: list[Tensor] = []
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return torch.float32, torch.float64

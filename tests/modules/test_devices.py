@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -128,7 +129,7 @@ def test_traced_layers(name: str) -> None:
 
 
 def test_recorded_values_are_where_the_tensors_are() -> None:
-    trace = Trace(None)  # pyright: ignore[reportArgumentType]
+    trace = Trace(SimpleNamespace(read=[], tape=None))  # pyright: ignore[reportArgumentType]
     trace.place(torch.device("cuda", 1))
     value: Any = trace.record(
         trace.leaf(torch.ones(3, 2), "row", torch.Size((3, 2))), torch.Size((3, 2)), torch.float32

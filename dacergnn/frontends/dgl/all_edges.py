@@ -40,6 +40,7 @@ class AllEdges(GraphEdges):
         }
         """Numbers of nodes at either end by type, which a tape notes."""
         self.types: dict[str, Tensor] = {}
+        self.seen = []
 
     @property
     def relations(self) -> tuple[Relation, ...]:

@@ -95,6 +95,7 @@ class GraphEdges(EdgeSet):
         ends = {"src": source, "dst": destination}
         self.rows = {side: counted(trace, graph, side, (name,)) for side, name in ends.items()}
         self.types: dict[str, Tensor] = {}
+        self.seen = []
 
     @property
     def bipartite(self) -> bool:

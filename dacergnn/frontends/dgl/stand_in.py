@@ -18,8 +18,8 @@ from dacergnn.frontends.dgl.operators import unsupported
 from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.dgl.relations import summed
 from dacergnn.frontends.symbolic.callers import LIBRARIES
+from dacergnn.frontends.symbolic.edges import unseen
 from dacergnn.frontends.symbolic.sizes import unnoted
-from dacergnn.frontends.symbolic.trace import unseen
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 _OF_FORM = frozenset((

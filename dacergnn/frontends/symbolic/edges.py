@@ -14,12 +14,15 @@ from dacergnn.frontends.symbolic.dispatch import dispatch
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import IndexRange, check_ranges
+from dacergnn.runtime.seen import Seen
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
 
 untracked: Any = torch._C.DisableTorchFunctionSubclass  # pyright: ignore[reportPrivateUsage]
 """A context in which torch treats recorded values and end points as the tensors that they are made of."""
+unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
+"""A context in which calls of torch are not noted."""
 SIDES = ("src", "dst")
 TYPES = ("etype", "ntype")
 
@@ -99,6 +102,8 @@ class EdgeSet:
         self.rows: dict[str, int | None] = {"src": None, "dst": None}
         self.types: dict[str, Tensor] = {}
         """Types of edges [E] ("etype") or of source nodes ("ntype"), where weights are chosen by them."""
+        self.seen = [_seen(edge_index)]
+        """The edge index and the types, as they were when they were used first; programs are run later."""
         self.parted: dict[int, PartedEdges] = {}
         """The edges of graphs that consist of equal parts like this one, by the number of parts."""
 
@@ -121,10 +126,18 @@ class EdgeSet:
         known = self.types.setdefault(side, types)
         if not equal(known, types):
             return False
+        if all(tensor is not known for tensor, _ in self.seen):
+            self.seen.append(_seen(known))
         if known is not types:
             self.trace.once("types that happen to be equal are used as one")
         self.rows[side] = count
         return True
+
+    @property
+    def unwritten(self) -> bool:
+        """Tells whether nobody has written to the edges, or to their types, since they were used first."""
+        with unseen():
+            return all(seen.same([tensor]) for tensor, seen in self.seen)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -158,6 +171,11 @@ class EdgeSet:
         """Returns whether sources and destinations have to be different nodes."""
         src, dst = self.sizes
         return src != dst
+
+
+def _seen(tensor: Tensor) -> tuple[Tensor, Seen]:
+    with unseen():
+        return tensor, Seen([tensor])
 
 
 class PartedEdges(EdgeSet):

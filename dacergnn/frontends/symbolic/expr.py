@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.callers import Caller
 from dacergnn.library_nodes.form import Shape
 
@@ -95,6 +96,12 @@ def has_gradient(expr: Expr) -> bool:
 def version(tensor: Tensor | None) -> int:
     """Returns how often a tensor was written to; 0 for None and for inference tensors, which do not count it."""
     return 0 if tensor is None or tensor.is_inference() else tensor._version
+
+
+def check_unwritten(tensor: Tensor | None, before: int) -> None:
+    """Raises UnsupportedCallError if a tensor was written to since it had this version."""
+    if version(tensor) != before:
+        raise UnsupportedCallError("a tensor is written to in place after it has been used.")
 
 
 def const(number: float) -> Expr:

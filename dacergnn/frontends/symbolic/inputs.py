@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic.expr import Expr, version
+from dacergnn.frontends.symbolic.expr import Expr, check_unwritten
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
 
@@ -19,8 +18,7 @@ def input_array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
         return data_of_graph(graph, leaf.op, *leaf.data)
     tensor = leaf.tensor
     assert tensor is not None
-    if version(tensor) != leaf.version:
-        raise UnsupportedCallError("a tensor is written to in place after it has been used.")
+    check_unwritten(tensor, leaf.version)
     return graph.to_canonical(tensor) if space == "E" else tensor
 
 

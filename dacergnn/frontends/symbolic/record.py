@@ -121,7 +121,9 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func in COUNTS:
         return prod(value.shape) if func.__name__ != "__len__" else number(value.shape[0] + 0)
     name = getattr(func.__self__, "__name__", "") if func.__name__ == "__get__" else ""
-    if name == "data" and isinstance(value, Value):
+    if name == "data":
+        if not isinstance(value, Value):
+            raise UnsupportedCallError(f"data of edges, which may be written to, is read ({caller_text()}).")
         return value.detach()
     if name in ("T", "mT", "H", "mH") and isinstance(value, Value):
         return value.transpose(-2, -1)

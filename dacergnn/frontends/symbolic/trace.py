@@ -16,8 +16,8 @@ from dacergnn.errors import UnsupportedCallError, raises_what_is_caught
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource, in_shape
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
-from dacergnn.frontends.symbolic.edges import EdgeSet, plain
-from dacergnn.frontends.symbolic.expr import Expr, has_gradient, reached, squeezed
+from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
+from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed
 from dacergnn.frontends.symbolic.functions import applied_to_numbers
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
 from dacergnn.frontends.symbolic.region import region
@@ -31,8 +31,6 @@ _is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAcce
 _WITHOUT_MEMORY = (Tensor, tuple, list, int, float, bool, complex, str, type(None), torch.Size)
 """Types of results of torch that lead to no memory but that of tensors in them; arrays of NumPy do."""
 CLONES = (torch.clone, Tensor.clone)
-unseen: Any = torch._C.DisableTorchFunction  # pyright: ignore[reportPrivateUsage]
-"""A context in which calls of torch are not noted."""
 
 
 class Runtime(Protocol):
@@ -40,6 +38,8 @@ class Runtime(Protocol):
 
     tape: Tape | None
     """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
+    read: list[Tensor]
+    """Takes the tensors that recorded values are computed from, perhaps after the layer has gone on."""
 
     def known(self, module: nn.Module) -> nn.Module:
         """Returns the module that users know in place of the recorded layer, or of a part of it."""
@@ -192,6 +192,7 @@ class Trace:
         expr = self._leaves.get(key)
         if expr is None:  # holds the tensor, so that the id stays its own
             expr = self._leaves[key] = Expr("leaf", (), (kind,), squeezed(shape), tensor)
+            self.runtime.read.append(tensor)
         return expr
 
     def value(self, tensor: Tensor) -> Value:
@@ -239,7 +240,9 @@ class Trace:
         if self.grad and not tracked and expr.op not in ("const", "detach"):
             expr = Expr("detach", (expr,), (), expr.shape)
         expr.caller = expr.caller or find_caller(self._caller)
-        return Value(self, Node(expr, shape, dtype, (*call, tracked)), None if like is None else like.aliases)
+        node = Node(expr, shape, dtype, (*call, tracked))
+        self.runtime.read += [tensor for tensor, _ in node.read]
+        return Value(self, node, None if like is None else like.aliases)
 
     def given(self, tensor: Tensor | None) -> bool:
         """Returns whether a tensor was passed to the trace, so that the caller may hold it."""
@@ -254,7 +257,7 @@ class Trace:
         """Returns the edges that an edge index [2, E] holds; it is the same object for the same tensor."""
         key = (id(edge_index), flipped)
         edges = self._edge_sets.get(key)
-        if edges is None:
+        if edges is None or not edges.unwritten:
             self.place(edge_index.device)
             edges = self._edge_sets[key] = EdgeSet(self, edge_index, flipped)
         return edges
@@ -311,9 +314,12 @@ class Trace:
         if node.real is None:
             copied = node.call and (node.expr.uniform or node.call[0] in CLONES)  # no view of a leaf
             if node.expr.op == "leaf" and node.expr.tensor is not None and not copied:
+                check_unwritten(node.expr.tensor, node.expr.version)
                 node.real = self.torch(Tensor.view, node.expr.tensor, node.shape)
             else:
                 func, args, kwargs, pick, tracked = node.call
+                for tensor, before in node.read:
+                    check_unwritten(tensor, before)
                 args, kwargs = self._replayed(args), {k: self._replayed(v) for k, v in kwargs.items()}
                 with torch.set_grad_enabled(tracked):
                     result = self.torch(func, *args, **kwargs)
@@ -342,6 +348,8 @@ class Trace:
     def _run(self, edges: EdgeSet, nodes: list[Node]) -> None:
         exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
         program, outputs, leaves, spaces = region(exprs, edges.bipartite)
+        if not edges.unwritten:
+            raise UnsupportedCallError("edges, or their types, are written to in place after they have been used.")
         graph = self.runtime.find_graph(edges)
         arrays = [input_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
         computed = self.runtime.run(program, graph, arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
-from dacergnn.frontends.symbolic.expr import Expr, has_gradient
+from dacergnn.frontends.symbolic.expr import Expr, has_gradient, version
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace
@@ -24,9 +24,10 @@ class Node:
 
     ``rows`` are the edges [n] that it has rows of, if these are only some; the expression has rows of all edges.
     ``elements`` is the type of the numbers that a program computes: that of the value, or the zeros and ones of a mask.
+    ``read`` are the tensors that the call reads, with their versions: it may run after the user has written to them.
     """
 
-    __slots__ = ("call", "dtype", "elements", "expr", "real", "rows", "shape")
+    __slots__ = ("call", "dtype", "elements", "expr", "read", "real", "rows", "shape")
 
     def __init__(
         self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), real: Tensor | None = None
@@ -34,6 +35,16 @@ class Node:
         self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
         self.elements = dtype
         self.rows: Tensor | None = None
+        self.read = [(tensor, version(tensor)) for tensor in _tensors(call)]
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    """Yields the tensors in tuples, lists and dictionaries."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif type(tree) in (tuple, list, dict):
+        for item in tree.values() if type(tree) is dict else tree:
+            yield from _tensors(item)
 
 
 class Aliases(list["weakref.ref[Value]"]):
