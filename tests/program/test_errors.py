@@ -14,6 +14,7 @@ import pytest
 from dacergnn import parse
 from dacergnn.errors import ProgramError, VerificationError
 from dacergnn.library_nodes.form import Op, Ref, Statement
+from dacergnn.library_nodes.parse import KNOWN_OPERATORS
 from dacergnn.native.build import include_options
 from dacergnn.program import Program, verify
 from dacergnn.program.names import name_problem
@@ -24,7 +25,7 @@ HEAD = "def p(g, x: NS[4], W: R[4, 2], w: R[4], s: E, b: ONE[4]):\n"
 EDGE_STATEMENTS = [
     (
         'e["y"] = mish(e.src.x)',
-        "line 3, column 18: unknown operator mish(); the program form has: abs, add, clamp_max, clamp_min, compose, concat, cos, detach, div, dot_prd, dot_prod, elu, eq, erf, exp, expand, expm1, ge, gelu, gt, inner, leakyrelu, linear, log, log1p, max, min, mul, neg, outer_prod, pad_rows, pow, relu, reshape, sigmoid, silu, sin, slice, softplus, sqrt, sub, sum, sum_heads, take_rows, tanh, to_heads, where",
+        f"line 3, column 18: unknown operator mish(); the program form has: {', '.join(sorted(KNOWN_OPERATORS))}",
     ),
     ('e["y"] = max(e.src.x)', "line 3, column 18: max() takes 2 operands"),
     ('e["y"] = tanh(x=e.src.x)', "line 3, column 18: operands are given by position, not by name: tanh(x, ...)"),
