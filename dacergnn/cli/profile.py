@@ -25,9 +25,11 @@ from dacergnn.plan import Plan
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Draw the times, stacked by operator, as .png, .svg or .pdf.")  # fmt: skip
+@click.option("--sdfg", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+              help="Write the SDFGs that ran, with the times for DaCe's extension for VS Code.")  # fmt: skip
 def profile(
     model: str, data: str, features: int, heads: int, plan: Plan | None, mode: str, passes: tuple[str, ...],
-    device: str, as_json: bool, picture: Path | None,
+    device: str, as_json: bool, picture: Path | None, folder: Path | None,
 ) -> None:  # fmt: skip
     """Measure the operators of a layer on a graph: time, FLOPs, bytes, and their share of the roofline.
 
@@ -48,3 +50,5 @@ def profile(
     click.echo(measured.to_json() if as_json else str(measured))
     if picture is not None:
         measured.plot(picture, f"{model} on {data}")
+    if folder is not None:
+        measured.save_sdfg(folder)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ from dacergnn.plan import Plan
 @plan_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("sdfg"), show_default=True)
 @click.option("--open/--no-open", "open_page", default=True, help="Open the page that shows the steps.")
-@click.option("--dace", is_flag=True, help="Open the SDFGs that run in DaCe's viewer, too.")
+@click.option(
+    "--dace", is_flag=True, help="Open the SDFGs that run in DaCe's viewer, too; in VS Code's terminal, in VS Code."
+)
 def view(
     model: str, data: str, features: int, heads: int, plan: Plan | None, out: Path, open_page: bool, dace: bool
 ) -> None:
@@ -35,9 +40,13 @@ def view(
 
 
 def open_in_dace(files: list[Path]) -> None:
-    """Opens SDFGs in DaCe's viewer, or in VS Code if it runs there."""
-    from dace import SDFG
+    """Opens files in DaCe's viewer, or in VS Code if this is its terminal; the files, since DaCe writes copies anew."""
     from dace.cli import sdfv
 
+    code = shutil.which("code") if os.environ.get("TERM_PROGRAM") == "vscode" else None
+    if code is not None:
+        subprocess.run([code, *files], check=False)
+        return
     for path in files:
-        sdfv.view(SDFG.from_file(str(path)), verbose=False)
+        text: Any = path.read_text(encoding="utf-8")
+        sdfv.view(text, str(path), verbose=False)

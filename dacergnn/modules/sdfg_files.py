@@ -24,7 +24,7 @@ from dacergnn.program import Program, verify
 from dacergnn.program.rebuild import check_bodies, rebuild
 from dacergnn.runtime.plan_cache import compiler_version
 from dacergnn.sdfg_passes import Compilation
-from dacergnn.viewer import page
+from dacergnn.viewer import page, write_sdfg
 
 RECORD, PAGE = "saved.json", "steps.html"
 FORWARD, BACKWARD = "forward", "backward"
@@ -146,7 +146,7 @@ def write(
             if sdfg is before.get(role):
                 continue
             path = folder / f"{number:02d}_{step.name}{'' if role == FORWARD else '_' + role}.sdfg"
-            sdfg.save(str(path))
+            write_sdfg(sdfg, path)
             written.append(path)
             names[number, role] = path.name
             parts[role] = Part.of(path.name, sdfg)

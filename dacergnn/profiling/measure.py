@@ -26,6 +26,7 @@ from dacergnn.native import nvcc
 from dacergnn.profiling.devices import Device, at_hand
 from dacergnn.profiling.forecast import Forecast, OperatorForecast, forecast
 from dacergnn.profiling.groups import bound_of, cost_of, kind_of
+from dacergnn.profiling.instrumentation import MeasuredProgram
 from dacergnn.profiling.result import OperatorProfile, OperatorTime
 from dacergnn.runtime.clocks import Clocked, ProgramWithClocks, Reading
 from dacergnn.runtime.cuda_device import allows_tf32
@@ -122,7 +123,8 @@ def _profile(model: nn.Module, step: Callable[[], None]) -> OperatorProfile:
     operators = [row for one, own in measured for row in _rows(one, own, rates)]
     device = at_hand(ran[0].device, rates)
     expected = None if device is None else _forecast(measured, operators, device)
-    return OperatorProfile(tuple(operators), calls.ms, rates, expected, calls.scatters, facts)
+    programs = tuple(_program(one.clocked.program, own) for one, own in measured)
+    return OperatorProfile(tuple(operators), calls.ms, rates, expected, calls.scatters, facts, programs)
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,10 @@ def _watched(program: CompiledProgram, layers: Iterable[str]) -> list[_Watched]:
         for role, executable in zip(ROLES, (variant.forward, variant.backward), strict=True)
         if executable is not None
     ]
+
+
+def _program(made: ProgramWithClocks, readings: Sequence[Reading]) -> MeasuredProgram:
+    return MeasuredProgram(made.sdfg, made.groups, [(reading.start, reading.seconds) for reading in readings])
 
 
 def _rows(one: _Watched, readings: Sequence[Reading], rates: Rates) -> list[OperatorTime]:

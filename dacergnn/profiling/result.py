@@ -11,6 +11,7 @@ from typing import Any
 from dacergnn.config import Rates
 from dacergnn.cost import Cost
 from dacergnn.profiling.forecast import Forecast
+from dacergnn.profiling.instrumentation import MeasuredProgram, write_programs
 
 _LEAST_MS = 1e-6
 """Time that operators take at least, for rates: the clocks of devices do not see those without rows."""
@@ -83,7 +84,8 @@ class OperatorProfile:
 
     ``call_ms`` is the time of the whole call without clocks, which may scatter, too. ``rates`` are those of the
     machine. ``forecast`` tells for a CUDA device what the kernels of the operators take of it, and how fast they should
-    be. ``machine`` names the processor, its threads, what sets its clock, and its load before and after. ``print`` it.
+    be. ``machine`` names the processor, its threads, what sets its clock, and its load before and after. ``programs``
+    are the SDFGs that ran, with the time of each call. ``print`` it.
     """
 
     operators: tuple[OperatorTime, ...]
@@ -92,6 +94,7 @@ class OperatorProfile:
     forecast: Forecast | None = None
     call_scatters: bool = False
     machine: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    programs: tuple[MeasuredProgram, ...] = field(default=(), repr=False)
 
     @property
     def ms(self) -> float:
@@ -135,6 +138,14 @@ class OperatorProfile:
         from dacergnn.profiling.table import text
 
         return text(self) if self.forecast is None else f"{text(self)}\n\n{self.forecast}"
+
+    def save_sdfg(self, folder: str | Path) -> list[Path]:
+        """Writes the SDFGs that ran, and their times for DaCe's extension for VS Code; returns the SDFGs' paths.
+
+        Beside each, ``NAME.sdfg``, stands an instrumentation report of DaCe, ``NAME.report.json``. It has the time of
+        each operator in each measured call.
+        """
+        return write_programs(self.programs, Path(folder))
 
     def plot(self, path: str | Path, title: str = "") -> None:
         """Draws the time of forward and backward, stacked by operator and coloured by kind.

@@ -171,7 +171,8 @@ def test_builds_that_cannot_be_deleted_are_told(cache_dir: Path, monkeypatch: py
 def test_view_opens_the_page_and_on_request_daces_viewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("click.launch", opened.append)
-    monkeypatch.setattr("dace.cli.sdfv.view", lambda sdfg, verbose: opened.append(sdfg.name))
+    monkeypatch.delenv("TERM_PROGRAM", raising=False)
+    monkeypatch.setattr("dace.cli.sdfv.view", lambda text, file, verbose: opened.append(Path(file).name))
     options = ("view", "--model", "rgcn", "--data", "am~0.001", "--features", "8", "--out", str(tmp_path))
     page = str(tmp_path / "steps.html")
     shown = run(*options, "--dace")
@@ -179,8 +180,14 @@ def test_view_opens_the_page_and_on_request_daces_viewer(tmp_path: Path, monkeyp
     lines = shown.output.splitlines()
     assert Path(lines[0]).name == "00_frontend.sdfg"
     assert lines[-1] == page
-    assert opened == [page, "rgcn", "rgcn_backward"]
+    running = ["18_select_adjacency.sdfg", "18_select_adjacency_backward.sdfg"]
+    assert opened == [page, *running]
     assert run(*options, "--no-open").exit_code == 0
     assert len(opened) == 3
+    monkeypatch.setenv("TERM_PROGRAM", "vscode")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("subprocess.run", lambda command, check: opened.extend(map(str, command)))
+    assert run(*options, "--no-open", "--dace").exit_code == 0
+    assert opened[3:] == ["/bin/code", *(str(tmp_path / name) for name in running)]
     text = Path(page).read_text(encoding="utf-8")
     assert f"<b>E</b> {datasets.resolve('am~0.001').graph.size('E'):,} edges" in text

@@ -30,6 +30,13 @@ def test_training(tmp_path: Path) -> None:
     assert (tmp_path / "rgcn.png").exists()
 
 
+def test_sdfgs_with_times(tmp_path: Path) -> None:
+    result = run(*LAYER, "--sdfg", str(tmp_path / "sdfg"))
+    assert result.exit_code == 0, result.output
+    names = {f"{name}.{ending}" for name in ("rgcn", "rgcn_backward") for ending in ("sdfg", "report.json")}
+    assert {path.name for path in (tmp_path / "sdfg").iterdir()} == names
+
+
 def test_passes_of_an_inference_are_those_that_are_named() -> None:
     few = json.loads(run(*LAYER, "--mode", "infer", "--passes", "narrow_products", "--json").output)
     all_passes = json.loads(run(*LAYER, "--mode", "infer", "--json").output)

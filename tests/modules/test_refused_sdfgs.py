@@ -137,7 +137,7 @@ def changed_node(path: Path, **attributes: object) -> None:
     ("name", "value", "problem"),
     [
         ("schedule_by", "rows", "Value rows not present in choices: ['groups', 'edges']"),
-        ("tile_rows", "many", 'Unknown symbolic identifier "many"'),
+        ("tile_rows", "many", "tile_rows is many; set it to an integer of 64 bits"),
         ("tilerows", 64, "Unused properties: tilerows"),
         ("chunks", None, "None not allowed for property chunks"),
         ("body", "", "is no program of dacergnn"),

@@ -17,6 +17,7 @@ from dacergnn.library_nodes.node import copied
 from dacergnn.program import Program, verify
 from dacergnn.runtime.lower import lower
 from dacergnn.sdfg_passes import Context, GemmScaleFusion, Pipeline, SelectAdjacency, compile_program, differentiate
+from dacergnn.viewer import write_sdfg
 from tests.program import golden
 from tests.program.golden import MODELS, PROGRAMS
 
@@ -139,7 +140,7 @@ def test_every_step_is_valid_and_survives_the_disk(model: str, tmp_path: Path) -
                 continue
             sdfg.validate()
             path = tmp_path / f"{number}_{role}.sdfg"
-            sdfg.save(str(path))
+            write_sdfg(sdfg, path)
             again = dace.SDFG.from_file(str(path))
             verify(again)
             again.validate()

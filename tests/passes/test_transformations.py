@@ -22,6 +22,7 @@ from dacergnn.config import PASSES
 from dacergnn.program import verify
 from dacergnn.sdfg_passes import Pipeline, compile_program, vscode
 from dacergnn.sdfg_passes.transformations import PRICED, TRANSFORMATIONS, ProgramTransformation
+from dacergnn.viewer import write_sdfg
 from tests.program.golden import PROGRAMS, parsed
 
 OURS = list(TRANSFORMATIONS.values())
@@ -183,10 +184,11 @@ def editor() -> Iterator[Editor]:
     del sys.modules[file]
 
 
-def test_editor_lists_applies_and_replays(editor: Editor) -> None:
+def test_editor_lists_applies_and_replays(editor: Editor, tmp_path: Path) -> None:
     steps = compile_program(parsed("rgat"), [], Config(), dace.int32).steps[1:]
     fired = [step for step in steps if step.fired["forward"]]
-    sdfg = json.loads(json.dumps(parsed("rgat").to_json()))
+    write_sdfg(parsed("rgat"), tmp_path / "program.sdfg")
+    sdfg = json.loads((tmp_path / "program.sdfg").read_text())
     for step in fired:
         name = TRANSFORMATIONS[step.name].__name__
         (chosen,) = [t for t in editor.transformations(sdfg) if t["transformation"] == name]

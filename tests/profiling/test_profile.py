@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
+from statistics import median
 from typing import Any
 
+import dace
 import pytest
 import torch
+from dace.codegen.instrumentation.report import InstrumentationReport
 from torch import Tensor, nn
 
 import dacergnn
@@ -17,6 +21,7 @@ from dacergnn.modules.compiled import compiled_program
 from dacergnn.modules.layer import core_of
 from dacergnn.profiling import OperatorProfile, measure
 from dacergnn.program import Program
+from dacergnn.sdfg_passes.compilation import ROLES
 from tests.modules import functions
 from tests.modules.hetero_layers import WITHIN, edge_index_dict, hetero, x_dict
 from tests.modules.layers import EDGES, K, R, arguments, compiled, features, rgat
@@ -87,6 +92,19 @@ def test_operators_are_those_of_the_program() -> None:
     assert product.bound_ms == pytest.approx(1e3 * longest)
     assert product.roofline == pytest.approx(product.bound_ms / product.ms)
     assert graph.size("E") == EDGES.edge_index.size(1)
+
+
+def test_reports_hold_the_times_of_operators(tmp_path: Path) -> None:
+    profile = dacergnn.profile(compiled(rgat()), *call())
+    times = {(o.role, o.results): o.ms for o in profile.operators}
+    paths = profile.save_sdfg(tmp_path / "new")
+    assert len(paths) == len(ROLES)
+    for role, path in zip(ROLES, paths, strict=True):
+        nodes: list[Any] = Program(dace.SDFG.from_file(str(path))).state.nodes()
+        report = InstrumentationReport(str(path.with_suffix(".report.json")))
+        own = {k: median(t[-1]) for (_, _, k), named in report.durations.items() for t in named.values()}
+        found = {(role, tuple(nodes[k].written_arrays)): ms for k, ms in own.items()}
+        assert found == {key: pytest.approx(ms) for key, ms in times.items() if key[0] == role}
 
 
 def test_results_and_gradients_are_those_without_clocks() -> None:

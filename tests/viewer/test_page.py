@@ -1,15 +1,11 @@
-"""The page of steps in headless Chromium, and DaCe's viewer on the files beside it."""
+"""The page of steps in headless Chromium."""
 
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-import dace
-import jinja2
 import pytest
 from PIL import Image
 
@@ -17,7 +13,6 @@ from dacergnn.viewer import page
 from tests.support.chromium import Page, shown
 from tests.viewer.steps import ATTENTION, LEARNED, steps_of_program
 
-VIEWER = Path(dace.__file__).parent / "viewer"
 VISIBLE = ".step:not([hidden])"
 
 
@@ -122,21 +117,3 @@ def test_the_page_is_whole_without_network() -> None:
     assert "<title>a &lt; b</title>" in text
     assert re.findall(r"(?:src|href)=[\"']([^\"']*)|url\((?!#)", text) == []
     assert "https:" not in text
-
-
-@pytest.mark.check
-def test_daces_viewer_opens_the_files(tmp_path: Path) -> None:
-    """The page that `sdfv FILE` opens; the icons' font is not in DaCe's package, so that its loading fails."""
-    sdfg = steps_of_program(ATTENTION, LEARNED)[-1].sdfgs["backward"]
-    folder = jinja2.Environment(loader=jinja2.FileSystemLoader(VIEWER / "templates"), autoescape=False)
-    text = folder.get_template("sdfv.html").render(sdfg=json.dumps(json.dumps(sdfg.to_json())), dir=f"{VIEWER}/")
-    (tmp_path / "view.html").write_text(text, encoding="utf-8")
-    with shown(tmp_path / "view.html", tmp_path / "profile") as opened:
-        drawn = """new Promise(done => { const wait = () => {
-            const renderer = WebSDFV.getInstance().renderer;
-            if (renderer && renderer.graph) done(renderer.sdfg.nodes[0].nodes.map(node => node.label));
-            else setTimeout(wait, 50);
-        }; wait(); })"""
-        labels = opened.value(drawn)
-        assert [c for c in opened.complaints if "woff2" not in c and "WebGL" not in c] == []
-    assert "grad_total = Σ grad_factor * factor over incoming edges  [ND]" in labels
