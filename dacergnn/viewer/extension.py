@@ -6,7 +6,6 @@ root. It takes a size such as ``16*NS`` as an expression of the symbols of the S
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +19,11 @@ _TYPED = re.compile(r"symbol\(\$(\w+), [^()]*\)")
 
 
 def write_sdfg(sdfg: dace.SDFG, path: Path) -> None:
-    """Writes an SDFG; DaCe restores the types of symbols from the SDFG's own table of them."""
+    """Writes an SDFG; when DaCe has read it and writes it again, types come from the SDFG's own table of symbols."""
     content: dict[str, Any] = sdfg.to_json(hash=True)
-    converted = _converted(content, content.pop("source_files")) | {"dace_version": _FORMAT}
-    path.write_text(json.dumps(converted, separators=(",", ":")), encoding="utf-8")
+    files = [str(Path(name).absolute()) for name in content.pop("source_files")]
+    converted = {**_converted(content, files), "dace_version": _FORMAT}
+    path.write_text(dace.serialize.dumps(converted), encoding="utf-8")
 
 
 def _converted(value: Any, files: Sequence[str]) -> Any:

@@ -18,6 +18,7 @@ from PIL import Image
 
 from dacergnn.graph import ROW_SPACES
 from dacergnn.library_nodes.node import ordered_operators
+from dacergnn.library_nodes.place import Place
 from dacergnn.profiling.instrumentation import MeasuredProgram, write_programs
 from dacergnn.program import Program
 from dacergnn.program.view import SYMBOLS
@@ -66,6 +67,18 @@ def test_go_to_source(tmp_path: Path) -> None:
         assert len(places) > len(nodes) > 0
         texts = {node["name"]: selected(node["debuginfo"]) for node in nodes}
         assert path.name != "00_frontend.sdfg" or texts["out"].startswith('sum(exp(e["att"]) * e["message"]')
+
+
+def test_files_are_known_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python knows some by the way from the folder in which it runs."""
+    monkeypatch.chdir(Path(functions.__file__).parent)
+    sdfg = dace.SDFG("places")
+    sdfg.add_state().add_access(sdfg.add_array("x", [1], dace.float32)[0]).debuginfo = Place(
+        "functions.py", 3
+    ).debuginfo
+    write_sdfg(sdfg, tmp_path / "places.sdfg")
+    (place,) = {p["filename"] for p in parts(json.loads((tmp_path / "places.sdfg").read_text())) if "filename" in p}
+    assert place == functions.__file__
 
 
 def test_sizes_are_expressions_of_symbols(tmp_path: Path) -> None:
