@@ -39,7 +39,7 @@ def evaluate_commands(example: Example) -> None:
             pytest.fail(f"{example.path}:{example.line}: {' '.join(words)}: {message(error)}", pytrace=False)
 
 
-COMPILED = ("README.md", "docs/quickstart.md", "docs/deployment.md", "docs/program_form.md")
+COMPILED = ("README.md", *(f"docs/{n}.md" for n in ("quickstart", "deployment", "program_form", "howto/vscode")))
 """Pages that measure operators, export libraries or have programs of their own; the layers of others run in NumPy."""
 COMMANDS = [CodeBlockParser(language, evaluate_commands) for language in ("sh", "console")]
 SYBIL = Sybil([PythonCodeBlockParser(), SkipParser(), *COMMANDS])
