@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -20,13 +20,16 @@ from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.user_code import is_user, named_by, user_functions
 
 _LARGE, _LARGE_ARGUMENT = 1 << 26, 1 << 16
-"""Bytes of a parameter, and of an argument, of which no copy is made: 64 MiB and 64 KiB. Few forwards write to one."""
+"""Bytes of a parameter, and of an argument, of which no copy is made: 64 MiB and 64 KiB. Few forwards write to one.
+
+All buffers are copied.
+"""
 _SEQUENCES = (list, deque)
 _TABLES = (dict, OrderedDict)
 
 
 class Contents:
-    """Holds what a tree of modules holds at one moment: attributes, what is in containers, and the numbers of tensors.
+    """Holds what a tree of modules has at one moment: attributes, what is in containers, numbers of tensors and arrays.
 
     It holds the states of the random numbers of Python and NumPy as well, and of generators that modules have.
 
@@ -40,17 +43,27 @@ class Contents:
     def __init__(self, module: nn.Module, arguments: Sequence[Tensor] = ()) -> None:
         self._module = module
         lazy = any(map(is_lazy, module.parameters()))  # what the first call makes of its parameters has to stay
-        containers = [] if lazy else _containers(module)
-        items = [*chain.from_iterable(held.values() if isinstance(held, _TABLES) else held for held in containers)]
+        named = [] if lazy else _named(module)
+        containers = [] if lazy else _containers(module, named)
+        held_items = chain.from_iterable(held.values() if isinstance(held, _TABLES) else held for held in containers)
+        items = [*named, *held_items]
         tensors = [*{id(t): t for t in items if isinstance(t, Tensor)}.values()]
         hooks = [t._backward_hooks for t in (*tensors, *arguments)]
         self._contents = [(held, held.copy()) for held in (*containers, *hooks) if held is not None]
         self._unhooked = [t for t, known in zip((*tensors, *arguments), hooks, strict=True) if known is None]
-        large = [t for t in tensors if isinstance(t, nn.Parameter) and t.nbytes >= _LARGE]
+        buffers = {*map(id, module.buffers())}
+        large = [t for t in tensors if id(t) not in buffers and _bytes(t) >= _LARGE]
         large += [t for t in arguments if _bytes(t) >= _LARGE_ARGUMENT]
         self._large = [(t, version(t)) for t in large]
         small = [t for t in (*tensors, *arguments) if not (t.is_meta or any(t is other for other in large))]
         self._numbers = [(t, t.detach().clone(), version(t)) for t in small]
+        arrays = {id(a): a for a in items if isinstance(a, np.ndarray) and a.flags.writeable and a.nbytes < _LARGE}
+        self._arrays = [(array, array.copy()) for array in arrays.values()]
+        self._places = {_memory(t) for t in (*tensors, *arguments)}
+        self._read: set[object] = set()
+        """Memory and identities of the tensors that were read."""
+        self._own: list[tuple[Tensor, Tensor, int]] = []
+        """Tensors that the call has made itself, as they were when they were read first."""
         self._generators = [(g, g.get_state()) for g in items if isinstance(g, torch.Generator)]
         self._random = random.getstate(), np.random.get_state()  # noqa: NPY002  users' code may draw from it
 
@@ -65,6 +78,8 @@ class Contents:
             if not _same(held, before):
                 held.clear()
                 (held.extend if isinstance(held, _SEQUENCES) else held.update)(before)
+        for array, numbers in self._arrays:
+            array[...] = numbers
         for generator, state in self._generators:
             generator.set_state(state)
         random.setstate(self._random[0])
@@ -85,25 +100,29 @@ class Contents:
                     "large for a copy; load them again, and leave this module out of what is optimized."
                 )
 
-    def check_counted(self, read: Iterable[Tensor]) -> None:
+    def note(self, tensor: Tensor) -> None:
+        """Notes a tensor that the call reads, and may read again later; a small one of its own is copied."""
+        place = _memory(tensor)
+        if place not in self._read and place not in self._places and _bytes(tensor) < _LARGE_ARGUMENT:
+            self._own.append((tensor, tensor.detach().clone(), version(tensor)))
+        self._read |= {place, id(tensor)}
+
+    def check_counted(self) -> None:
         """Raises UnsupportedCallError if a tensor that was read was written to, and torch has not counted the write.
 
         What is recorded may be computed after such a write, by ``.data`` for example, though it was read before.
         """
-        written = [t for t, numbers, before in self._numbers if version(t) == before and not _equal(t, numbers)]
-        if not written:
-            return
-        places = {place for tensor in read for place in (id(tensor), _memory(tensor))}
-        for tensor in written:
-            if id(tensor) in places or _memory(tensor) in places:
+        for tensor, numbers, before in (*self._numbers, *self._own):
+            read = id(tensor) in self._read or _memory(tensor) in self._read
+            if read and version(tensor) == before and not _equal(tensor, numbers):
                 raise UnsupportedCallError(
-                    f"a tensor {list(tensor.shape)} of the layer is written to by way of .data or an array, which "
-                    "torch does not count; write to it within torch.no_grad()."
+                    f"a tensor {list(tensor.shape)} is written to by way of .data or an array, which torch does not "
+                    "count; write to it within torch.no_grad()."
                 )
 
     def replace(self, replaced: Callable[[Any], Any]) -> None:
         """Puts other objects in the places of those that containers hold now."""
-        for held in _containers(self._module):
+        for held in _containers(self._module, _named(self._module)):
             places = range(len(held)) if isinstance(held, _SEQUENCES) else [*held] if isinstance(held, _TABLES) else ()
             for place in places:
                 value: Any = replaced(held[place])
@@ -142,20 +161,26 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _memory(tensor: Tensor) -> tuple[str, int]:
-    """Returns what tells memory apart; a sparse tensor stands for its own."""
-    strided = tensor.layout is torch.strided
-    return ("memory", tensor.untyped_storage().data_ptr()) if strided else ("tensor", id(tensor))
+    """Returns what tells memory apart; a tensor that has no address stands for its own."""
+    try:
+        return "memory", tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):  # a sparse tensor, or one within a transform
+        return "tensor", id(tensor)
 
 
 def _is(a: object, b: object) -> bool:
     return a is b
 
 
-def _containers(module: nn.Module) -> list[Any]:
-    """Returns the containers that a tree of modules leads to."""
+def _named(module: nn.Module) -> list[Any]:
+    """Returns the global objects that users' code in a tree of modules names."""
+    return [value for function in user_functions(module) for value in named_by(function)]
+
+
+def _containers(module: nn.Module, named: Sequence[Any]) -> list[Any]:
+    """Returns the containers that a tree of modules, and what its code names, leads to."""
     found: dict[int, Any] = {}
-    waiting: list[Any] = [vars(part) for part in module.modules()]
-    waiting += [value for function in user_functions(module) for value in named_by(function)]
+    waiting: list[Any] = [*[vars(part) for part in module.modules()], *named]
     while waiting:
         value = waiting.pop()
         if id(value) in found:

@@ -88,9 +88,9 @@ class TracedRunner(Runner):
             _check_hooks(self.original)
             _check_types(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
-            with _as_before(self.original, (args, kwargs)) as before:
+            with _as_before(self.original, (args, kwargs)) as runtime.before:
                 result = self.tracer.call(runtime, args, kwargs)
-                before.check_counted(runtime.read)
+                runtime.before.check_counted()
             self.check_plan()
             for recording, error in failed:
                 replays.drop(recording, error)
@@ -150,12 +150,17 @@ class _Runtime:
         self.kept = kept
         self.attempt = attempt
         self.tape: Tape | None = None if attempt is None else attempt.tape
-        self.read: list[Tensor] = []
+        self.before: Contents | None = None
 
     def known(self, module: nn.Module) -> nn.Module:
         """Returns the compiled layer for its original, and any other module itself."""
         core = self.runner.core
         return (core.find_self() if module is self.runner.original else None) or module
+
+    def note(self, tensor: Tensor) -> None:
+        """Notes a tensor that recorded values are computed from, perhaps after the layer has gone on."""
+        if self.before is not None:
+            self.before.note(tensor)
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         """Returns the types of elements that programs take on a device."""

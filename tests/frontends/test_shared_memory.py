@@ -1,4 +1,4 @@
-"""Tests writes to memory that is shared or was read before, and what a forward asks of torch's modes and of types.
+"""Tests writes to memory that is shared or was read before, hooks on what is in use, modes of torch, and types.
 
 Each case is a step of a PyG layer and of a forward over a DGL graph. Where recorded values would not have the memory,
 the mode or the type that the original's tensors have, the original runs.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -128,13 +129,59 @@ def sets_a_mode_before_what_fails(layer: Layer, h: Tensor) -> Results:
     return h * mean, h
 
 
+def writes_to_its_own_tensor_by_data(layer: Layer, h: Tensor) -> Results:
+    factors = torch.ones(F, dtype=h.dtype)
+    h = h * factors
+    factors.data.mul_(3)
+    return h, h
+
+
+def writes_to_an_array_of_the_layer(layer: Layer, h: Tensor) -> Results:
+    layer.left[:] = layer.left or [np.ones(F)]
+    h = h * torch.from_numpy(layer.left[0])
+    layer.left[0] *= 1.5
+    return h, h
+
+
+def prints(layer: Layer, h: Tensor) -> Results:
+    return h * len(str(h.detach())), h
+
+
+def differentiates_forward(layer: Layer, h: Tensor) -> Results:
+    return torch.func.jvp(torch.sin, (h,), (torch.ones_like(h),))
+
+
+def takes_a_jacobian(layer: Layer, h: Tensor) -> Results:
+    return torch.autograd.functional.jacobian(lambda t: t.sin().sum(0), h, create_graph=True).sum(0), h
+
+
+def hooks_a_view(layer: Layer, h: Tensor) -> Results:
+    view = h.reshape(h.shape[0], -1)
+    view.register_hook(lambda gradient: 3 * gradient)
+    return h, view.cos()
+
+
+def hooks_what_has_been_used(layer: Layer, h: Tensor) -> Results:
+    total = h.sin().sum()
+    h.register_hook(lambda gradient: 3 * gradient)
+    return h * total, h.cos()
+
+
+def hooks_a_column(layer: Layer, h: Tensor) -> Results:
+    column = h[:, :1]
+    column.register_hook(lambda gradient: 3 * gradient)
+    return column.flatten().cumsum(0), column.cos()
+
+
 STEPS: list[Step] = [
     writes_to_what_rows_are_a_part_of, writes_to_rows, writes_to_rows_of_a_copy, writes_to_what_is_flat_elsewhere,
     writes_to_what_is_an_array, writes_to_an_array, writes_to_what_columns_are_a_part_of, writes_to_a_copy,
     writes_to_what_was_copied, reads_rows, compares_a_type, compares_a_class, writes_to_what_was_read, writes_by_data,
-    sets_data, writes_to_a_buffer_by_an_array, sets_a_mode_before_what_fails,
+    sets_data, writes_to_a_buffer_by_an_array, sets_a_mode_before_what_fails, writes_to_its_own_tensor_by_data,
+    writes_to_an_array_of_the_layer, prints, differentiates_forward, takes_a_jacobian, hooks_a_view,
+    hooks_what_has_been_used, hooks_a_column,
 ]  # fmt: skip
-COMPILED = (writes_to_a_copy, writes_to_what_was_copied, reads_rows)
+COMPILED = (writes_to_a_copy, writes_to_what_was_copied, reads_rows, prints, hooks_a_column)
 
 
 def pair(front_end: str, step: Step, dtype: torch.dtype, on_unsupported: Any) -> list[Any]:

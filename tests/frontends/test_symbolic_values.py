@@ -32,7 +32,9 @@ class Interpreted:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self.read: list[Tensor] = []
+
+    def note(self, tensor: Tensor) -> None:
+        """What is read is not written to here."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return torch.float32, torch.float64

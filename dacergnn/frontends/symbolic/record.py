@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import signature
 from math import prod
 from typing import Any
 
@@ -19,7 +20,7 @@ from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.shapes import known_sizes, result_shape, with_rows
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.table import IN_PLACE, MASKS, RULES, VIEWS, Rule
-from dacergnn.frontends.symbolic.trace import Trace
+from dacergnn.frontends.symbolic.trace import Trace, transforms
 from dacergnn.frontends.symbolic.value import Value, held
 
 RULE_MODULES = (activations, axes, elementwise, masks, products)
@@ -52,6 +53,11 @@ _OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_bas
 """Attributes that tell how a tensor was computed; a recorded value has those of the tensor that it becomes."""
 
 
+_HOOKS = {Tensor.register_hook, Tensor.retain_grad, Tensor.register_post_accumulate_grad_hook}
+_BACKWARDS = {func: signature(func) for func in (torch.autograd.grad, torch.autograd.backward, Tensor.backward)}
+_DETACHES = {Tensor.detach, torch.detach}
+
+
 @records
 def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Records a function and returns its value, or runs it in torch where no program expresses it.
@@ -65,8 +71,8 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
-    if values and not trace.finished and _is_autocast(trace.device.type):
-        raise UnsupportedCallError(f"autocast is turned on within the call ({caller_text()}); turn it on around it.")
+    if values and not trace.finished:
+        _check_modes(trace)
     if trace.finished:
         with torch.set_grad_enabled(trace.grad):
             args, kwargs = trace.results(args), trace.results(kwargs)
@@ -79,6 +85,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return apply_rule(trace, rule, func, args, kwargs, values)
         indexing = INDEXING.get(func)
         if indexing is not None:
+            _are_used(values)
             result = indexing(trace, *args, **kwargs)
             if result is not None:
                 return result
@@ -97,8 +104,16 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _in_torch(trace, func, args, kwargs, values)
 
 
-def _is_autocast(device: str) -> bool:
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+def _check_modes(trace: Trace) -> None:
+    """Raises UnsupportedCallError within a mode that the call has not begun in, and that programs do not know."""
+    device = trace.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        raise UnsupportedCallError(f"autocast is turned on within the call ({caller_text()}); turn it on around it.")
+    if transforms() != trace.transforms:
+        raise UnsupportedCallError(
+            f"a transform of torch.func, or forward differentiation, is within the call ({caller_text()}); apply it to "
+            "the layer."
+        )
 
 
 def _find(tree: Iterable[Any], values: list[Value], ends: list[EdgeIndex | EndIndex]) -> None:
@@ -147,6 +162,8 @@ def apply_rule(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
     """Records one function as the rule says."""
+    if func not in _DETACHES:
+        _are_used(values)
     if len(values) > 1:
         _one_set_of_edges(trace, values)
     try:
@@ -230,8 +247,13 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Runs a function of values of nodes in torch, after they have been computed."""
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
+    if func in _HOOKS:
+        _leads_through(trace, args[0])
+    elif func in _BACKWARDS:
+        return _gradients(trace, func, args, kwargs)
     if not writes(func, kwargs):
         result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
+        _are_used(values)
         for value in values:
             trace.exposes(value, result)
         return result
@@ -244,6 +266,34 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     result = trace.torch(func, real, *trace.results(args[1:]), **trace.results(kwargs))
     target.node = trace.written(real)
     return target if result is real else result
+
+
+def _are_used(values: Iterable[Value]) -> None:
+    if torch.is_grad_enabled():
+        for value in values:
+            value.node.used = True
+
+
+def _leads_through(trace: Trace, value: Any) -> None:
+    """Gives a value a tensor of its own, which may have a hook: all that is computed from now on leads through it.
+
+    Raises:
+        UnsupportedCallError: Something has been computed from the value before.
+    """
+    if type(value) is not Value or trace.given(value.node.real):
+        return
+    if value.node.used:
+        raise UnsupportedCallError(f"a gradient is asked for of a value that is in use by then ({caller_text()}).")
+    (real,) = trace.results((value,))
+    value.node = trace.written(trace.torch(Tensor.view_as, real, real))
+
+
+def _gradients(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs a function of `torch.autograd` whose ``inputs`` are values."""
+    inputs = _BACKWARDS[func].bind(*args, **kwargs).arguments.get("inputs") or ()
+    for value in inputs if isinstance(inputs, tuple | list) else (inputs,):
+        _leads_through(trace, value)
+    return trace.torch(func, *trace.results(args), **trace.results(kwargs))
 
 
 def writes(func: Any, kwargs: dict[str, Any]) -> bool:

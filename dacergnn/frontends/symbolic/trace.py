@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from dacergnn.errors import UnsupportedCallError, raises_what_is_caught
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
@@ -30,7 +31,13 @@ from dacergnn.graph.checks import has_kernels
 _is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 _WITHOUT_MEMORY = (Tensor, tuple, list, int, float, bool, complex, str, type(None), torch.Size)
 """Types of results of torch that lead to no memory but that of tensors in them; arrays of NumPy do."""
+_functorch_level: Any = torch._C._functorch.maybe_current_level  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 CLONES = (torch.clone, Tensor.clone)
+
+
+def transforms() -> tuple[int | None, int]:
+    """Returns the levels of torch.func's transforms and of forward differentiation."""
+    return _functorch_level(), forward_ad._current_level  # pyright: ignore[reportPrivateUsage]
 
 
 class Runtime(Protocol):
@@ -38,11 +45,13 @@ class Runtime(Protocol):
 
     tape: Tape | None
     """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
-    read: list[Tensor]
-    """Takes the tensors that recorded values are computed from, perhaps after the layer has gone on."""
 
     def known(self, module: nn.Module) -> nn.Module:
         """Returns the module that users know in place of the recorded layer, or of a part of it."""
+        ...
+
+    def note(self, tensor: Tensor) -> None:
+        """Notes a tensor that recorded values are computed from, perhaps after the layer has gone on."""
         ...
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
@@ -91,6 +100,7 @@ class Trace:
         self.runtime = runtime
         self._caller = id(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
         self.grad, self._inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.transforms = transforms()
         self.finished = False
         """True when the call is over. Values that users' code has kept act like other tensors then."""
         self.values: list[weakref.ref[Value]] = []
@@ -192,7 +202,7 @@ class Trace:
         expr = self._leaves.get(key)
         if expr is None:  # holds the tensor, so that the id stays its own
             expr = self._leaves[key] = Expr("leaf", (), (kind,), squeezed(shape), tensor)
-            self.runtime.read.append(tensor)
+            self.runtime.note(tensor)
         return expr
 
     def value(self, tensor: Tensor) -> Value:
@@ -241,7 +251,8 @@ class Trace:
             expr = Expr("detach", (expr,), (), expr.shape)
         expr.caller = expr.caller or find_caller(self._caller)
         node = Node(expr, shape, dtype, (*call, tracked))
-        self.runtime.read += [tensor for tensor, _ in node.read]
+        for tensor, _ in node.read:
+            self.runtime.note(tensor)
         return Value(self, node, None if like is None else like.aliases)
 
     def given(self, tensor: Tensor | None) -> bool:

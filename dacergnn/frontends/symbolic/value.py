@@ -25,15 +25,16 @@ class Node:
     ``rows`` are the edges [n] that it has rows of, if these are only some; the expression has rows of all edges.
     ``elements`` is the type of the numbers that a program computes: that of the value, or the zeros and ones of a mask.
     ``read`` are the tensors that the call reads, with their versions: it may run after the user has written to them.
+    ``used`` tells that something is computed from the value, with a gradient.
     """
 
-    __slots__ = ("call", "dtype", "elements", "expr", "read", "real", "rows", "shape")
+    __slots__ = ("call", "dtype", "elements", "expr", "read", "real", "rows", "shape", "used")
 
     def __init__(
         self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), real: Tensor | None = None
     ) -> None:
         self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
-        self.elements = dtype
+        self.elements, self.used = dtype, False
         self.rows: Tensor | None = None
         self.read = [(tensor, version(tensor)) for tensor in _tensors(call)]
 
@@ -108,9 +109,9 @@ class Value(Tensor):
         return self.node.shape if dim is None else self.node.shape[dim]
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        if self.owner.finished:
-            return repr(self.owner.results(self))
-        return f"Value({list(self.shape)}, {self.dtype})"
+        if not self.owner.finished:
+            self.owner.once("numbers are printed")
+        return repr(self.owner.results(self))
 
     __str__ = __repr__
 
