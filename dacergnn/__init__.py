@@ -6,73 +6,34 @@ form, `warmup` compiles ahead of the first call.
 Every refusal raises a `DacergnnError`, of a kind that `dacergnn.errors` describes.
 """
 
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from dacergnn import _dace as _dace  # before all that import dace
-from dacergnn import datasets
-from dacergnn import deploy as deploy
 from dacergnn._version import VERSION
-from dacergnn.api import compile, explain, optimize, revert
-from dacergnn.config import Config, Rates
-from dacergnn.deploy.library import export
-from dacergnn.deploy.loading import load_exported
-from dacergnn.errors import (
-    ArrayError,
-    BuildError,
-    CacheError,
-    DacergnnError,
-    DatasetError,
-    DeviceError,
-    DistributedError,
-    EncodingError,
-    GraphError,
-    MemoryLimitError,
-    ProgramError,
-    UnsupportedCallError,
-    UnsupportedLayerError,
-    UnsupportedMachineError,
-    VerificationError,
-)
-from dacergnn.graph import HeteroGraph
-from dacergnn.layerwise import inference
 from dacergnn.logs import configure_logs
-from dacergnn.modules.warming import warmup
-from dacergnn.plan import Plan
-from dacergnn.profiling import profile
-from dacergnn.program import interpret, parse, print_plans, print_program
+
+
+def _is_command() -> bool:
+    """Tells whether this process is the command `dacergnn`, or `python -m dacergnn`."""
+    started = sys.orig_argv[-len(sys.argv) :]  # the script or the module, and its arguments
+    return bool(started) and Path(started[0]).stem == "dacergnn"
+
 
 configure_logs()
 __version__ = VERSION
-__all__ = [
-    "ArrayError",
-    "BuildError",
-    "CacheError",
-    "Config",
-    "DacergnnError",
-    "DatasetError",
-    "DeviceError",
-    "DistributedError",
-    "EncodingError",
-    "GraphError",
-    "HeteroGraph",
-    "MemoryLimitError",
-    "Plan",
-    "ProgramError",
-    "Rates",
-    "UnsupportedCallError",
-    "UnsupportedLayerError",
-    "UnsupportedMachineError",
-    "VerificationError",
-    "compile",
-    "datasets",
-    "explain",
-    "export",
-    "inference",
-    "interpret",
-    "load_exported",
-    "optimize",
-    "parse",
-    "print_plans",
-    "print_program",
-    "profile",
-    "revert",
-    "warmup",
-]
+if TYPE_CHECKING or not _is_command():
+    from dacergnn._interface import *  # noqa: F403
+    from dacergnn._interface import __all__ as __all__
+else:  # so that `dacergnn --help` answers at once
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        module = f"{__name__}.{name}"
+        if find_spec(module) is not None:
+            return import_module(module)
+        return getattr(import_module("dacergnn._interface"), name)

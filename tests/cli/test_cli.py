@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,25 @@ def test_every_command_is_there_and_has_help(name: str) -> None:
 
 def test_version() -> None:
     assert run("--version").output.startswith("dacergnn, version ")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("cache", "path")])
+def test_what_needs_no_model_imports_neither_torch_nor_dace(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "dacergnn", *arguments]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    assert "dacergnn.cli" in imported
+    assert not imported & {"torch", "dace", "numpy"}
+
+
+def test_a_process_of_the_command_line_finds_what_the_package_offers() -> None:
+    script = (
+        "import sys; sys.orig_argv[-1:] = sys.argv[:] = ['/bin/dacergnn']; import dacergnn; "
+        "assert 'torch' not in sys.modules; "
+        "print(dacergnn.Plan.__name__, dacergnn.datasets.__name__, hasattr(dacergnn, 'none'))"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "Plan dacergnn.datasets False\n"
 
 
 def test_an_unknown_command_names_the_known_ones() -> None:
