@@ -109,6 +109,16 @@ def working(title: str) -> Generator[None]:
         display.end(work, failed=failed)
 
 
+@contextmanager
+def untold() -> Generator[None]:
+    """Shows nothing of what this thread does meanwhile, for those that show it in their own way."""
+    before, _local.busy = getattr(_local, "busy", False), True
+    try:
+        yield
+    finally:
+        _local.busy = before
+
+
 def _on_terminal() -> bool:
     with suppress(AttributeError, ValueError):  # no standard error, or a closed one
         return sys.stderr.isatty()

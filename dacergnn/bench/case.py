@@ -46,7 +46,7 @@ class Case:
         entries = [self._prepare(candidate, mode, steps) for candidate in candidates]
         if settings.compiled:
             entries += self._compile(entries, mode, steps)
-        self.progress(f"timing {len(steps)} candidates")
+        self.progress(f"timing {len(steps)} candidates, {settings.budget_s:g} s at most")
         timings = interleave(steps, settings.repeat, settings.budget_s, clock=self.clock)
         for entry in entries:
             entry.timing = timings.get(entry.label, entry.timing)
@@ -63,7 +63,7 @@ class Case:
     def _prepare(self, candidate: Candidate, mode: str, steps: dict[str, Callable[[], Any]]) -> Entry:
         """Builds and validates a candidate; adds its step to `steps`, to be interleaved, unless a peer is too slow."""
         entry, settings, train = Entry(candidate), self.settings, mode == "train"
-        self.progress(f"validating {entry.label}")
+        self.progress(f"building and validating {entry.label}")
         need = candidate.memory(self.problem, train)
         if need > self.limit:
             entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.1f} GB"
@@ -83,7 +83,7 @@ class Case:
         if entry.error is not None and (math.isnan(entry.error) or entry.error > TOLERANCE):
             entry.status = "wrong"
             entry.note = f"differs from the float64 reference by {entry.error:.1e}"
-        elif seconds > settings.call_limit_s and candidate.library != "ours":
+        elif seconds > min(settings.call_limit_s, settings.budget_s) and candidate.library != "ours":
             entry.timing, entry.note = Timing([seconds]), "too slow to repeat"
         else:
             steps[entry.label] = step
@@ -106,7 +106,7 @@ class Case:
             if best is None or eager.ms is None or eager.ms > HOPELESS * best.timing.ms:
                 continue
             candidate = peers.through_compiler(eager.candidate)
-            self.progress(f"compiling {eager.label}")
+            self.progress(f"trying {eager.label} with torch.compile")
             answer = cached_trial(self._request(candidate, mode, "time"), self.settings.trial_limit_s)
             if "error" in answer:
                 results.append(Entry(candidate, status="failed", note=answer["error"]))
@@ -124,7 +124,7 @@ class Case:
         for entry in entries:
             if entry.candidate.library == "torch" or entry.candidate.compiled or entry.ms is None:
                 continue
-            self.progress(f"memory of {entry.label}")
+            self.progress(f"measuring the memory of {entry.label}")
             answer = run_trial(self._request(entry.candidate, mode, "memory"), self.settings.trial_limit_s)
             entry.peak_mb = answer.get("peak_mb")
             if "error" in answer:

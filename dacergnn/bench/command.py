@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
+import textwrap
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +21,8 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
-from rich.table import Table
 
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.device_option import device_option
@@ -27,6 +31,8 @@ from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.bench.settings import AGAINST, MODELS, MODES, BenchSettings
 from dacergnn.bench.suites import SuiteCommand, suite_option
 from dacergnn.plan import Plan
+from dacergnn.progress import untold
+from dacergnn.tables import Table, terminal_width
 
 
 def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -68,7 +74,8 @@ def widths(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
 @click.option("--plan", metavar="FILE", help="Plan to compile ours by, as `dacergnn tune run --out` writes it.")
 @click.option("--hidden", default="64", callback=widths, show_default=True, help="Features in and out, such as 32,64.")
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
-@click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case.")
+@click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case; "
+              "builds, validation, --compiled and --memory come on top.")  # fmt: skip
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
 @device_option
 @click.option("--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs.")
@@ -76,6 +83,7 @@ def widths(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]
 @click.option("--compiled/--no-compiled", default=True, help="Try the libraries' layers with torch.compile.")
 @click.option("--ours/--no-ours", default=True, help="Leave our own layers out to see the peers alone.")
 @click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
+@click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
@@ -83,7 +91,7 @@ def bench(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
     budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool, ours: bool, everything: bool,
-    overhead: bool, path: Path | None,
+    wide: bool, overhead: bool, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
@@ -98,15 +106,17 @@ def bench(
     if overhead and device != "cpu":
         raise click.UsageError("--overhead measures calls on the processor; leave --device out.")
     if overhead:
-        console.print(_overhead_table(settings))
+        click.echo(_overhead_table(settings))
         return
-    report = _run(settings, console, everything)
-    for width in hidden[1:]:
-        report.add(_run(replace(settings, hidden=width), console, everything))
+    click.echo(textwrap.fill(_announced(settings, hidden), terminal_width()), err=True)
+    all_settings = [replace(settings, hidden=width) for width in hidden]
+    report, *others = _run(all_settings, console, everything)
+    for other in others:
+        report.add(other)
         report.settings["hidden"] = list(hidden)
     report.command = shlex.join(["dacergnn", *sys.argv[1:]])
-    console.print(row_table(report.rows))
-    console.print(geomean_table(report.as_json()["geomean"]))
+    click.echo(row_table(report.rows).text(wide=wide))
+    click.echo(f"\n{geomean_table(report.as_json()['geomean'])}")
     if path is not None:
         report.write(path)
         console.print(f"Results written to {path}")
@@ -117,39 +127,73 @@ def bench(
         sys.exit(1)
 
 
-def _run(settings: BenchSettings, console: Console, everything: bool) -> Report:
+def _announced(settings: BenchSettings, widths: tuple[int, ...]) -> str:
+    """Says what will be measured, and how long its timing takes at the most."""
+    cases = _cases(settings) * len(widths)
+    parts = ["builds", "validation"]
+    parts += ["tries of torch.compile (--no-compiled leaves them out)"] if settings.compiled else []
+    parts += ["measurements of memory (--no-memory)"] if settings.memory else []
+    return (
+        f"{cases} {'case' if cases == 1 else 'cases'}: {', '.join(settings.models)} on {', '.join(settings.data)}; "
+        f"{', '.join(settings.modes)}. Timing takes at most {settings.budget_s:g} s each (--budget), "
+        f"{_duration(cases * settings.budget_s)} in all. On top come {', '.join(parts[:-1])} and {parts[-1]}."
+    )
+
+
+def _cases(settings: BenchSettings) -> int:
+    return len(settings.models) * len(settings.data) * len(settings.modes)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _run(all_settings: list[BenchSettings], console: Console, everything: bool) -> list[Report]:
     from dacergnn.bench.runner import run
 
-    cases = len(settings.models) * len(settings.data) * len(settings.modes)
-    with progress_bar(console) as bar:
-        task = bar.add_task("starting", total=cases)
+    total, start = sum(map(_cases, all_settings)), time.monotonic()
+    with progress_bar(console, TimeRemainingColumn()) as bar:
+        task = bar.add_task("starting", total=total)
+
+        def tell(line: str) -> None:
+            bar.update(task, description=line)
+            if not console.is_terminal:
+                click.echo(line, err=True)
 
         def on_case(rows: list[Row]) -> None:
             bar.advance(task)
+            done, seconds = round(bar.tasks[0].completed), time.monotonic() - start
+            if not console.is_terminal:
+                left = f"; about {_duration(seconds / done * (total - done))} left" if done < total else ""
+                click.echo(f"{done} of {total} cases done after {_duration(seconds)}{left}", err=True)
             if everything:
-                console.print(candidate_table(rows[0]))
+                console.print(f"{candidate_table(rows[0])}\n", markup=False, highlight=False, soft_wrap=True)
 
-        return run(settings, progress=lambda line: bar.update(task, description=line), on_case=on_case)
+        return [run(settings, progress=tell, on_case=on_case) for settings in all_settings]
 
 
-def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
-    """Returns a progress bar, with further columns behind the time, that is shown on terminals alone."""
+@contextmanager
+def progress_bar(console: Console, *more: ProgressColumn) -> Generator[Progress]:
+    """Shows a progress bar, with further columns behind the time, on terminals alone, in place of what builds tell."""
     columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *more)
-    return Progress(
+    bar = Progress(
         *columns, TextColumn("{task.description}"), console=console, transient=True, disable=not console.is_terminal,
         refresh_per_second=2, speed_estimate_period=1e9,
     )  # fmt: skip
+    with ExitStack() as stack:
+        if console.is_terminal:
+            stack.enter_context(untold())
+        yield stack.enter_context(bar)
 
 
 def _overhead_table(settings: BenchSettings) -> Table:
     from dacergnn.bench.overhead import measure_overhead
 
-    table = Table(title="One forward call on ten edges (microseconds)")
-    for name in ("model", "call", "kernels", "overhead"):
-        table.add_column(name, justify="left" if name == "model" else "right")
+    table = Table("One forward call on ten edges (microseconds)", ("model", "call", "kernels", "overhead"))
     for model in settings.models:
         cost = measure_overhead(model, settings.hidden)
         times = (cost.call_us, cost.kernels_us, cost.overhead_us)
         table.add_row(model, *(marked(f"{us:.1f}", cost.scatters) for us in times))
-        table.caption = NOTE if cost.scatters else table.caption
+        if cost.scatters:
+            table.add_note(NOTE)
     return table

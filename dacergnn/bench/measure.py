@@ -17,6 +17,7 @@ TURN_S = 0.002
 """A turn lasts at least this long, so that short calls are not all measured with cold caches."""
 REST_S = 0.001
 """Pause between turns: idle threads of one OpenMP pool spin for a moment and would slow the next."""
+LEAST_ROUNDS = 3
 HOPELESS = 6.0
 """A candidate this many times slower than the fastest is left out of the rounds after the third."""
 
@@ -79,19 +80,18 @@ def interleave(
 ) -> dict[str, Timing]:
     """Times every call in turns, one after the other, for `repeat` rounds or until the budget is spent.
 
-    Every call has run once before. At least three rounds are made unless they take three budgets. Calls
-    that took more than a tenth of the budget twice are left out, and keep the better sample.
+    Every call has run once before, and each is tried first, the slow ones twice while there is time. The fastest go
+    into the rounds, as many as have time for three; the others keep the better of their tries.
     """
     clock = clock or ON_PROCESSOR
-    timings = {name: Timing() for name in calls}
-    for name, call in calls.items():
-        seconds = clock.time(call)
-        if seconds > budget_s / 10:
-            seconds = min(seconds, clock.time(call))
-        if seconds > budget_s / 10:
-            timings[name].samples.append(seconds)
-    active = [name for name in calls if not timings[name].samples]
     deadline = time.perf_counter() + budget_s
+    tries = {name: clock.time(call) for name, call in calls.items()}
+    for name in sorted(tries, key=tries.__getitem__):
+        if tries[name] > budget_s / 10 and time.perf_counter() + tries[name] < deadline:
+            tries[name] = min(tries[name], clock.time(calls[name]))
+    active = _with_time_for_rounds(tries, deadline - time.perf_counter())
+    timings = {name: Timing([] if name in active else [tries[name]]) for name in calls}
+    start = time.perf_counter()
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -100,16 +100,27 @@ def interleave(
                 clock.take_turn(calls[name], timings[name])
             if on_round is not None:
                 on_round(turn + 1, repeat)
-            if turn == 2:
+            if turn + 1 == LEAST_ROUNDS:
                 best = min((timings[name].ms for name in active), default=0.0)
                 active = [name for name in active if timings[name].ms <= HOPELESS * best]
-            late = time.perf_counter() - deadline
-            if (late > 0 and turn >= 2) or late > 2 * budget_s:
+            now = time.perf_counter()
+            if now + (now - start) / (turn + 1) > deadline and (turn + 1 >= LEAST_ROUNDS or now > deadline):
                 break
     finally:
         if enabled:
             gc.enable()
     return timings
+
+
+def _with_time_for_rounds(tries: Mapping[str, float], left_s: float) -> list[str]:
+    """Returns the names of the fastest calls of which `LEAST_ROUNDS` rounds take no longer, in their order."""
+    chosen: set[str] = set()
+    for name in sorted(tries, key=tries.__getitem__):
+        left_s -= LEAST_ROUNDS * (max(tries[name], TURN_S) + REST_S)
+        if left_s < 0:
+            break
+        chosen.add(name)
+    return [name for name in tries if name in chosen]
 
 
 def _take_turn(call: Callable[[], Any], timing: Timing) -> None:

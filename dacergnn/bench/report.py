@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from dacergnn.bench.bound import Bound
+from dacergnn.bench.bound import BEATEN, Bound
 from dacergnn.bench.entry import Entry, fastest
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters, with_left_out
+from dacergnn.tables import Table
 
 Row = dict[str, Any]
 
@@ -161,10 +160,13 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 def row_table(rows: list[Row]) -> Table:
     """Returns the rows as a table, with times in milliseconds and memory in MB."""
-    table = Table(title="Time of one layer (ms); ratios are theirs over ours")
-    for name in ("model", "data", "mode", "level", "ours", "layer", "fastest library", "ms", "ratio", "fastest torch",
-                 "ms", "ratio", "bound", "layer/bound", "peak MB", "leanest library MB", "max error"):  # fmt: skip
-        table.add_column(name, justify="left" if name in ("model", "data", "mode", "level") else "right")
+    headings = ("model", "data", "mode", "level", "ours", "layer", "fastest library", "library", "library / ours",
+                "fastest torch", "torch", "torch / ours", "bound", "layer / bound", "peak MB", "leanest library MB",
+                "max error")  # fmt: skip
+    peers = ("fastest library", "fastest torch")
+    levels = () if len({row["level"] for row in rows}) > 1 else ("level",)
+    extra = (*levels, *peers, "layer", "bound", "leanest library MB", "max error")
+    table = Table("Time of one layer (ms)", headings, keys=3, words=("level", *peers), extra=extra)
     several = len(_widths(rows)) > 1
     for row in rows:
         own, layer, bound = row["ours_ms"], row["layer_ms"], row["bound_ms"]
@@ -184,17 +186,19 @@ def row_table(rows: list[Row]) -> Table:
             _number(row["ours_peak_mb"]), _number(row["library_peak_mb"]), _number(row["max_error"], 2),
         )  # fmt: skip
     apart = sum((row["layer_ms"] or 0) > (row["ours_ms"] or 0) for row in rows)
-    notes = [NOTE] if any(row.get("scattering") for row in rows) else []
-    notes += [f"ours and its layer are measured apart: in {apart} rows the layer alone took longer"] if apart else []
-    table.caption = "; ".join(notes) or None
+    if any(row.get("scattering") for row in rows):
+        table.add_note(NOTE)
+    if any((row["layer_ms"] or math.inf) < row["bound_ms"] for row in rows):
+        table.add_note(f"below bound: {BEATEN}")
+    if apart:
+        table.add_note(f"ours and its layer are measured apart: in {apart} rows the layer alone took longer")
     return table
 
 
 def candidate_table(row: Row) -> Table:
     """Returns a table of every candidate of one case, fastest first."""
-    table = Table(title=f"{row['model']} on {row['data']}, {row['mode']}")
-    for name in ("candidate", "ms", "p20", "p80", "peak MB", "max error", "status"):
-        table.add_column(name, justify="left" if name in ("candidate", "status") else "right")
+    headings = ("candidate", "ms", "p20", "p80", "peak MB", "max error", "status")
+    table = Table(f"{row['model']} on {row['data']}, {row['mode']}", headings, words=("status",))
     ordered = sorted(row["candidates"], key=lambda c: math.inf if c["ms"] is None else c["ms"])
     for c in ordered:
         error = _number(c["max_error"], 2) if c["function"] == "same" else "other function"
@@ -202,15 +206,15 @@ def candidate_table(row: Row) -> Table:
         numbers[0] = marked(numbers[0], scatters(c))
         status = f"{c['status']} {c['note']}".strip()
         table.add_row(f"{c['library']} {c['name']}", *numbers, error, status)
-    table.caption = NOTE if any(map(scatters, ordered)) else None
+    if any(map(scatters, ordered)):
+        table.add_note(NOTE)
     return table
 
 
 def geomean_table(means: dict[str, dict[str, Any]]) -> Table:
     """Returns a table of the geometric means by model and mode."""
-    table = Table(title="Geometric means (smallest) over the data sets")
-    for name in ("model", "mode", "library / ours", "torch / ours", "cases"):
-        table.add_column(name, justify="right" if "/" in name or name == "cases" else "left")
+    headings = ("model", "mode", "library / ours", "torch / ours", "cases")
+    table = Table("Geometric means (smallest) over the data sets", headings, keys=2)
     for model, modes in means.items():
         for mode, cell in modes.items():
             ratios = [

@@ -34,7 +34,7 @@ class BenchSettings:
     threads: int = 2
     seed: int = 0
     budget_s: float = 20.0
-    """Time for the interleaved measurement of one case."""
+    """Time for the interleaved measurement of one case; what precedes and follows it is not counted."""
     call_limit_s: float = 5.0
     """A peer whose step takes longer is measured once."""
     trial_limit_s: float = 300.0

@@ -6,8 +6,6 @@ import os
 import time
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from dacergnn.errors import CacheError
 from dacergnn.native.cache import cache_folder, everything
@@ -28,11 +26,12 @@ def show_path() -> None:
 @cache.command("list")
 def show_list() -> None:
     """List the builds and plans, the latest first."""
-    table = Table("program", "size", "built", "entry", box=None, header_style="bold")
-    for entry in sorted(everything(), key=lambda e: e.made, reverse=True):
+    entries = sorted(everything(), key=lambda e: e.made, reverse=True)
+    if not entries:
+        click.echo(f"No builds in {cache_folder()}.")
+    for entry in entries:  # a line each, whole, for what reads them from a pipe
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
-        table.add_row(entry.name, megabytes(entry.size), when, entry.path.name)
-    Console().print(table if table.row_count else f"No builds in {cache_folder()}.")
+        click.echo(f"{when}  {megabytes(entry.size):>9}  {entry.path.name}")
 
 
 @cache.command("size")

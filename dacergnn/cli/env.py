@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from dacergnn.bench.device_option import device_option
 from dacergnn.bench.environment import described, environment
@@ -37,7 +35,6 @@ def env(rates: bool, device: str, path: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return
-    table = Table("", "", show_header=False, box=None)
+    widest = max(map(len, facts))
     for name, value in facts.items():
-        table.add_row(f"[bold]{name}", str(value))
-    Console().print(table)
+        click.echo(f"{name:{widest}}  {value}")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from dacergnn.errors import DacergnnError
+from dacergnn.tables import Table
 from dacergnn.tuning.records import Row, load
 
 if TYPE_CHECKING:
@@ -62,18 +62,18 @@ def evaluate(
     for machine, count in counts.items():
         console.print(f"{count:,} samples on {machine}; {factors[machine]:.2f} times the analytic seconds.")
     if depths:
-        console.print(score_table("convolutions", by_depth(samples, depths, budget).scores))
+        click.echo(score_table("convolutions", by_depth(samples, depths, budget).scores))
     for machine in counts if machines and len(counts) > 1 else ():
         scores = on_another_machine(samples, machine, budget).scores
-        console.print(score_table(f"learned elsewhere than on {machine}", scores))
+        click.echo(score_table(f"learned elsewhere than on {machine}", scores))
     unseen = Judged()
     for fold in range(FOLDS if cross_validate else 1):
         judge(unseen, samples, budget, fold)
         console.print(f"{len(unseen.samples):,} samples of unseen layers on unseen graphs so far.")
-    console.print(score_table("model", unseen.scores))
+    click.echo(score_table("model", unseen.scores))
     families = unseen.by_family(OURS)
-    console.print(score_table("family", families, OURS))
-    console.print(score_table("family", unseen.by_family(CALIBRATED), CALIBRATED))
+    click.echo(score_table("family", families, OURS))
+    click.echo(score_table("family", unseen.by_family(CALIBRATED), CALIBRATED))
     if out is not None:
         budget.networks(on_one_scale(samples, factors), depth).save(out)
     if plots is not None:
@@ -85,10 +85,8 @@ def evaluate(
 
 def score_table(what: str, all_scores: Mapping[str, Scores], model: str = "") -> Table:
     """Returns a table of scores by model, or of the scores of ``model`` by family."""
-    table = Table(title="Unseen layers on unseen graphs" + (f", {model}" if model else ""))
-    columns = (what, "samples", "mean error", "largest", "R2 of log time", "R2 of time", "ranked right", "pairs")
-    for column in columns:
-        table.add_column(column, justify="left" if column == what else "right")
+    headings = (what, "samples", "mean error", "largest", "R2 of log time", "R2 of time", "ranked right", "pairs")
+    table = Table("Unseen layers on unseen graphs" + (f", {model}" if model else ""), headings)
     for name, one in all_scores.items():
         table.add_row(
             name, str(one.samples), f"{one.mean_error:.1%}", f"{one.largest_error:.0%}", f"{one.r2:.3f}",

@@ -22,6 +22,7 @@ from dacergnn.plan import Plan
 @click.option("--passes", default=",".join(PASSES), callback=names, help="Passes to compile with, comma-separated; "
               "all if left out.")  # fmt: skip
 @click.option("--device", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True)
+@click.option("--wide", is_flag=True, help="Show all columns, in parts if the terminal is too narrow.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Draw the times, stacked by operator, as .png, .svg or .pdf.")  # fmt: skip
@@ -29,7 +30,7 @@ from dacergnn.plan import Plan
               help="Write the SDFGs that ran, with the times for DaCe's extension for VS Code.")  # fmt: skip
 def profile(
     model: str, data: str, features: int, heads: int, plan: Plan | None, mode: str, passes: tuple[str, ...],
-    device: str, as_json: bool, picture: Path | None, folder: Path | None,
+    device: str, wide: bool, as_json: bool, picture: Path | None, folder: Path | None,
 ) -> None:  # fmt: skip
     """Measure the operators of a layer on a graph: time, FLOPs, bytes, and their share of the roofline.
 
@@ -47,7 +48,7 @@ def profile(
     x = torch.randn(graph.size("NS"), features, device=device, requires_grad=mode == "train")
     with torch.set_grad_enabled(mode == "train"):
         measured = dacergnn.profile(layer, x, graph)
-    click.echo(measured.to_json() if as_json else str(measured))
+    click.echo(measured.to_json() if as_json else measured.text(wide=wide))
     if picture is not None:
         measured.plot(picture, f"{model} on {data}")
     if folder is not None:

@@ -14,7 +14,6 @@ from typing import Any
 import click
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.data_option import data_option
@@ -23,6 +22,7 @@ from dacergnn.bench.programs import HOMOGENEOUS, program_of
 from dacergnn.bench.settings import MODES
 from dacergnn.cli.layers import MODELS
 from dacergnn.errors import DacergnnError
+from dacergnn.tables import Table
 from dacergnn.tuning.model_file import SHIPPED
 from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.tuned import shipped
@@ -83,7 +83,7 @@ def regret(
                 writer.write(rows[-1:])
             bar.advance(task)
     measured = [row for row in rows if "best" in row]
-    console.print(_table(measured))
+    click.echo(_table(measured))
     if plots is not None:
         from dacergnn.performance.figures import draw_regrets
 
@@ -95,11 +95,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
     The last row has the most by which a choice is slower than "off".
     """
-    table = Table(title="Time of chosen plans over the fastest that was measured")
-    columns = ("layer", "graph", "mode", "plans", "fastest ms", *(f'"{w}"' for w in CHOICES.values()), "choosing ms",
+    headings = ("layer", "graph", "mode", "plans", "fastest ms", *(f'"{w}"' for w in CHOICES.values()), "choosing ms",
                "ranked right", "pairs")  # fmt: skip
-    for column in columns:
-        table.add_column(column, justify="left" if column in columns[:3] else "right")
+    table = Table("Time of chosen plans over the fastest that was measured", headings, keys=3)
     regrets = {choice: [row[choice] / row["best"] for row in rows] for choice in CHOICES}
     for n, row in enumerate(rows):
         own = (f"{regrets[choice][n]:.3f}" for choice in CHOICES)
@@ -136,9 +134,8 @@ def searches(
 
     torch.set_num_threads(threads)
     model = replace(shipped(), threads=threads)
-    table = Table(title="Plans found: measured time over that of the default (predicted; programs compiled)")
-    for column in ("layer", "graph", "mode", *SEARCHES):
-        table.add_column(column, justify="right" if column in SEARCHES else "left")
+    title = "Plans found: measured time over that of the default (predicted; programs compiled)"
+    table = Table(title, ("layer", "graph", "mode", *SEARCHES), keys=3)
     measured: dict[str, list[float]] = {name: [] for name in SEARCHES}
     for case in product(models, data, mode):
         layer, graph, way = case
@@ -148,4 +145,4 @@ def searches(
         for name, one in found.items():
             measured[name].append(one.measured)
     table.add_row("geometric mean", "", "", *(f"{geometric_mean(times):.3f}" for times in measured.values()))
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    click.echo(table)

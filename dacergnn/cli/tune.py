@@ -12,7 +12,6 @@ import click
 import torch
 from rich.console import Console
 from rich.progress import TimeRemainingColumn
-from rich.table import Table
 
 from dacergnn.bench.command import progress_bar
 from dacergnn.bench.device_option import device_option, rates_option
@@ -27,6 +26,7 @@ from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.runtime.cuda_device import architectures
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.tables import Table
 from dacergnn.tuning.collect import INDEX, LAYERS, Collector, CollectSettings
 from dacergnn.tuning.features import RATES
 from dacergnn.tuning.graph_facts import GraphFacts
@@ -117,12 +117,11 @@ def calibrate(path: Path | None, threads: int | None, minutes: float) -> None:
             status.update(f"measuring: {layers} layers, {samples} samples")
 
         found = fit(model, threads, minutes, on_layer)
-    table = Table(title=f"{found.samples} samples, layers left out in turns")
-    for column in ("", "mean error", "R2 of log time", "ranked right", "pairs"):
-        table.add_column(column, justify="left" if column == "" else "right")
+    headings = ("", "mean error", "R2 of log time", "ranked right", "pairs")
+    table = Table(f"{found.samples} samples, layers left out in turns", headings)
     for name, one in (("before", found.before), ("after", found.after)):
         table.add_row(name, f"{one.mean_error:.1%}", f"{one.r2:.3f}", f"{one.ranked:.1%}", str(one.pairs))
-    console.print(table)
+    click.echo(table)
     file = path or own_file(threads)
     file.parent.mkdir(parents=True, exist_ok=True)
     found.model.save(file)
@@ -180,13 +179,12 @@ def run(
         steps = ready({n: Runnable(c.found, results, built_for) for n, c in enumerate(candidates)}, graph)
     times = seconds(steps, FINAL_REPEAT)
     base = times[names.index("O2")]
-    table = Table(title=f"{model} on {data}, {mode}: milliseconds")
-    for column in ("", "predicted", "measured", "O2 / this", "changes"):
-        table.add_column(column, justify="left" if column in ("", "changes") else "right")
+    headings = ("", "predicted", "measured", "O2 / this", "changes")
+    table = Table(f"{model} on {data}, {mode}: milliseconds", headings, words=("changes",))
     for name, candidate, own in zip(names, candidates, times.values(), strict=True):
         changes = "\n".join(f"{q}: {a}" for q, a in candidate.plan.answers)
         table.add_row(name, f"{1e3 * candidate.seconds:.3f}", f"{1e3 * own:.3f}", f"{base / own:.2f}", changes)
-    console.print(table)
+    click.echo(table)
     if out is not None:
         best = min(range(names.index("O2"), len(names)), key=times.__getitem__)  # other levels have other questions
         candidates[best].found.plan.save(out)

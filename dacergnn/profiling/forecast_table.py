@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from io import StringIO
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from dacergnn.tables import Table, terminal_width
 
 if TYPE_CHECKING:
     from dacergnn.profiling.forecast import Forecast, Kernel, OperatorForecast
 
 WIDTH = 120
-"""Columns of the tables."""
+"""Columns of the tables at the most."""
 _WORDS = ("operator", "kernel", "limit", "where")
 _TIMES = ("forecast", "measured")
 """Columns of times, in ms; the last is left out where nothing is measured."""
@@ -31,8 +28,9 @@ def text(forecast: Forecast) -> str:
         *(*_TIMES[: 1 + measured], "roofline", "copy", "product"),
     )
     for (role, program), members in groupby(forecast.operators, lambda one: (one.role, one.program)):
-        table.add_section()
-        table.add_row(f"{role} of {escape(program)}")
+        if table.rows:
+            table.add_section()
+        table.add_row(f"{role} of {program}")
         for one in members:
             work = f"{(one.cost.streamed + one.cost.gathered) / 1e6:.1f}", f"{one.cost.flops / 1e6:.1f}"
             shares = (f"{share:.0%}" for share in (one.roofline, *forecast.shares(one)))
@@ -46,10 +44,15 @@ def text(forecast: Forecast) -> str:
     device, rates = forecast.device, forecast.device.rates
     return "\n".join(
         [
-            f"Forecast for {device.name}: {device.multiprocessors} multiprocessors, copies of "
-            f"{rates.streamed / 1e9:.0f} GB/s, products of {rates.flops / 1e12:.1f} TFLOP/s. Times are in ms;",
-            f"roofline: bound over forecast; copy, product: shares of these rates in the {taken} time.",
-            _text(table),
+            textwrap.fill(
+                f"Forecast for {device.name}: {device.multiprocessors} multiprocessors, copies of "
+                f"{rates.streamed / 1e9:.0f} GB/s, products of {rates.flops / 1e12:.1f} TFLOP/s. Times are in ms; "
+                f"roofline: bound over forecast; copy, product: shares of these rates in the {taken} time.",
+                _width(),
+            ),
+            "",
+            table.text(_width()),
+            "",
             f"The operators that lose the most time, {taken} less bound:",
             worst_text([(f"{one.role} of {one.program}", one) for one in forecast.worst]),
         ]
@@ -63,8 +66,8 @@ def worst_text(worst: Sequence[tuple[str, OperatorForecast]]) -> str:
     for place, (where, one) in enumerate(worst, 1):
         kernels = ", ".join(dict.fromkeys(kernel.name for kernel in one.kernels))
         times = (f"{one.lost_ms:.3f}", *_times(one, measured=measured), f"{one.bound_ms:.3f}")
-        table.add_row(f"{place}.", escape(where), ", ".join(one.results), kernels, one.limits, *times)
-    return _text(table)
+        table.add_row(f"{place}.", where, ", ".join(one.results), kernels, one.limits, *times)
+    return table.text(_width())
 
 
 def _kernel(kernel: Kernel) -> tuple[str, str, str, str]:
@@ -79,14 +82,8 @@ def _times(one: OperatorForecast, *, measured: bool) -> list[str]:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for heading in headings:
-        words = heading in _WORDS
-        table.add_column(heading, justify="left" if words else "right", overflow="fold", no_wrap=not words)
-    return table
+    return Table("", headings, words=_WORDS)
 
 
-def _text(table: Table) -> str:
-    output = StringIO()
-    Console(file=output, width=WIDTH, highlight=False).print(table)
-    return "\n".join(line.rstrip() for line in output.getvalue().strip("\n").splitlines())
+def _width() -> int:
+    return min(terminal_width(), WIDTH)

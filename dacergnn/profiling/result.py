@@ -134,10 +134,15 @@ class OperatorProfile:
         expected = {} if self.forecast is None else {"forecast": self.forecast.as_json()}
         return json.dumps({**facts, "rates": asdict(self.rates), "operators": operators, **expected}, indent=2)
 
-    def __str__(self) -> str:
+    def text(self, *, wide: bool = False) -> str:
+        """Returns what ``print`` shows; with ``wide``, all columns on narrow terminals, too."""
         from dacergnn.profiling.table import text
 
-        return text(self) if self.forecast is None else f"{text(self)}\n\n{self.forecast}"
+        shown = text(self, wide=wide)
+        return shown if self.forecast is None else f"{shown}\n\n{self.forecast}"
+
+    def __str__(self) -> str:
+        return self.text()
 
     def save_sdfg(self, folder: str | Path) -> list[Path]:
         """Writes the SDFGs that ran, and their times for DaCe's extension for VS Code; returns the SDFGs' paths.

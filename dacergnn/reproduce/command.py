@@ -58,9 +58,9 @@ def reproduce(
         with console.status(title):
             found = one.measure(scale)
         own, seconds = facts.facts.get(name, ()), time.perf_counter() - start
-        console.print(found_table(found, title))
+        click.echo(found_table(found, title))
         if own:
-            console.print(facts_table(own, found.summary, title))
+            click.echo(facts_table(own, found.summary, title))
         console.print(f"{seconds:.0f} s")
         if out is not None:
             about = {"paper": paper, "name": name, "title": one.title, "quick": quick, "device": device}

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from dacergnn.reproduce.artefact import Cell, Found
 from dacergnn.reproduce.facts import Fact
+from dacergnn.tables import Table
 
 
 def shown(cell: Cell) -> str:
@@ -23,9 +22,8 @@ def shown(cell: Cell) -> str:
 
 def found_table(found: Found, title: str) -> Table:
     """Returns what was found here."""
-    table = Table(title=f"{title}: here", caption=" ".join(found.notes) or None)
-    for n, name in enumerate(found.columns):
-        table.add_column(name, justify="left" if n < found.picture.labels else "right")
+    table = Table(f"{title}: here", found.columns, keys=found.picture.labels)
+    table.notes += found.notes
     for row in found.rows:
         table.add_row(*map(shown, row))
     return table
@@ -33,9 +31,7 @@ def found_table(found: Found, title: str) -> Table:
 
 def facts_table(facts: tuple[Fact, ...], summary: Mapping[str, float], title: str) -> Table:
     """Returns the numbers of the paper, and the same numbers here where there are such."""
-    table = Table(title=f"{title}: the paper's numbers")
-    for name in ("what", "place", "paper", "here"):
-        table.add_column(name, justify="right" if name in ("paper", "here") else "left")
+    table = Table(f"{title}: the paper's numbers", ("what", "place", "paper", "here"), keys=2)
     for fact in facts:
         table.add_row(fact.what, fact.place, shown(fact.value), shown(summary.get(fact.key)))
     return table

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from dacergnn.bench import memory
+from dacergnn.bench import measure, memory
 from dacergnn.bench.bound import bound, plans
 from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.measure import Timing, interleave
@@ -40,6 +41,23 @@ def test_a_call_beyond_the_budget_keeps_one_sample() -> None:
     timings = interleave({"slow": lambda: time.sleep(0.02)}, repeat=5, budget_s=0.1)
     assert len(timings["slow"].samples) == 1
     assert Timing([0.003, 0.001, 0.002]).ms == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("budget", [0.05, 1.0, 4.0, 30.0])
+def test_the_budget_is_kept_unless_one_try_of_each_takes_longer(monkeypatch: pytest.MonkeyPatch, budget: float) -> None:
+    now = [0.0]
+
+    def spend(seconds: float) -> float:
+        now[0] += seconds
+        return seconds
+
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+    clock = measure.Clock(lambda call: call(), lambda call, timing: timing.samples.append(call()))
+    calls = {str(seconds): partial(spend, seconds) for seconds in (0.3, 0.01, 0.02, 0.25, 0.28, 0.05)}
+    timings = interleave(calls, repeat=1000, budget_s=budget, clock=clock)
+    assert now[0] <= max(budget, sum(map(float, calls)))
+    assert all(timing.samples for timing in timings.values())
+    assert len(timings["0.01"].samples) >= (3 if budget >= 1.0 else 1)
 
 
 def allocate() -> None:

@@ -205,6 +205,10 @@ def test_command_prints_tables_and_writes_json(data_folder: Path, without_compil
     result = CliRunner().invoke(bench, [*options.split(), "--json", str(path)])
     assert result.exit_code == 0, result.output
     assert "rgat on aifb, train" in result.output
+    told = " ".join(result.stderr.split())
+    assert told.startswith("1 case: rgat on aifb; train. Timing takes at most 1 s each (--budget), 1 s in all. On top ")
+    assert "rgat on aifb, train: building and validating torch edges" in told
+    assert "1 of 1 cases done after" in told
     assert "Geometric means" in result.output
     assert json.loads(path.read_text())["rows"][0]["model"] == "rgat"
 
@@ -219,6 +223,35 @@ def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: 
     assert list(report["geomean"]) == ["rgcn 8", "rgcn 16"]
     assert "rgcn 16" in result.output
     assert len(report["rates"]) == 2
+    assert "1 of 2 cases done after" in result.stderr
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_all_numbers_fit_eighty_columns(
+    data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch, wide: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    options = [
+        "--models",
+        "rgcn",
+        "--data",
+        "aifb",
+        "--mode",
+        "infer",
+        "--against",
+        "torch",
+        "--hidden",
+        "16",
+        "--repeat",
+        "3",
+        "--budget",
+        "1",
+    ]
+    result = CliRunner().invoke(bench, [*options, *["--wide"] * wide])
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "…" not in result.stdout
+    assert ("Left out for want of room: level, layer" in result.stdout) is not wide
+    assert ("leanest" in result.stdout.partition("Left out")[0]) is wide
 
 
 @pytest.mark.parametrize("wrong", ["", "0", "8,x", "-1"])

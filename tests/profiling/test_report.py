@@ -43,6 +43,24 @@ def test_table() -> None:
     assert PROFILE.verdict in " ".join(line.strip() for line in lines)
 
 
+def test_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow, wide = str(PROFILE), PROFILE.text(wide=True)
+    assert max(map(len, [*narrow.splitlines(), *wide.splitlines()])) <= 80
+    assert ["grad_att,", "grad_tmp", "traversal", "8.000", "12.5", "1.0", "25%"] in [
+        line.split() for line in narrow.splitlines()
+    ]
+    assert "Left out for want of room: does;" in narrow
+    assert 'linear(p.src["x"],' in wide
+
+
+def test_what_beats_its_bound_is_explained_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    explained = "Above 100 %: caches beat the measured rates of memory, or kernels beat torch's."
+    fast = replace(PROFILE, operators=(replace(PRODUCT, ms=0.5), LOOP))
+    assert (explained in str(fast).splitlines(), explained in str(PROFILE)) == (True, False)
+
+
 def test_parts_that_exceed_their_whole() -> None:
     lines = str(replace(PROFILE, call_ms=9.0, operators=(replace(PRODUCT, scatters=True), LOOP))).splitlines()
     expected = "The call takes 9.000 ms; its operators, measured apart with clocks between them, sum to 10.000 ms."

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from dacergnn.bench.batches.runner import Row, ratio_of, run
 from dacergnn.bench.batches.settings import DATA, LAYERS, BatchSettings
@@ -18,6 +17,7 @@ from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.scatter import MARK, NOTE, marked, scatters, with_left_out
 from dacergnn.bench.suites import suite_option
+from dacergnn.tables import Table
 
 
 def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
@@ -57,7 +57,7 @@ def batches(
             on_layer=lambda _: bar.advance(task),
         )
     rows: list[Row] = report["rows"]
-    console.print(_table(rows, settings))
+    click.echo(_table(rows, settings))
     means, left_out = report["geomean"], report["left_out"]
     for name in {**means, **left_out}:
         value = f"{means[name]:.2f}" if name in means else "-"
@@ -76,11 +76,10 @@ def batches(
 
 
 def _table(rows: list[Row], settings: BatchSettings) -> Table:
-    table = Table(title=f"Training steps on {settings.data}, fan-outs {list(settings.fanouts)} (wall time)")
-    columns = ["layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "of processor time", "encoding",
+    headings = ["layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "of processor time", "encoding",
                "eager steps/s", "ours steps/s", *(["compiled ms", "ratio"] if settings.compiled else [])]  # fmt: skip
-    for column in columns:
-        table.add_column(column, justify="left" if column == "layer" else "right")
+    title = f"Training steps on {settings.data}, fan-outs {list(settings.fanouts)} (wall time)"
+    table = Table(title, headings, keys=2)
     for row in [row for row in rows if "error" not in row]:
         eager, ours = row["eager"], row["ours"]
         cells = [
@@ -91,7 +90,8 @@ def _table(rows: list[Row], settings: BatchSettings) -> Table:
         if settings.compiled:
             cells += [_time(row["compiled"]), _ratio(row, "ratio_compiled")]
         table.add_row(row["layer"], str(row["seeds"]), *cells)
-        table.caption = NOTE if any(cell.endswith(MARK) for cell in cells) else table.caption
+        if any(cell.endswith(MARK) for cell in cells):
+            table.add_note(NOTE)
     return table
 
 

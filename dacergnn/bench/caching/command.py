@@ -88,7 +88,7 @@ def caching(
         return
     rows = work.done if report else _run(settings, work, path, console)
     for table in tables(rows):
-        console.print(table)
+        click.echo(table)
 
 
 def _list_cases(work: Work, console: Console) -> None:

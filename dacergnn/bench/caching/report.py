@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rich.table import Table
-
 from dacergnn.bench.caching.analysis import NetworkRows, choices, families, groups, relative, speedup
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.task import Limits
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, with_left_out
+from dacergnn.tables import Table
 
 Value = Callable[[NetworkRows], Ratio | None]
 
@@ -17,9 +16,7 @@ Value = Callable[[NetworkRows], Ratio | None]
 def tables(rows: Iterable[Row]) -> list[Table]:
     """Returns all tables that have rows."""
     row_groups = groups(rows)
-    return [
-        t for t in (against_libraries(row_groups), recomputation(row_groups), choice_table(row_groups)) if t.row_count
-    ]
+    return [t for t in (against_libraries(row_groups), recomputation(row_groups), choice_table(row_groups)) if t.rows]
 
 
 def against_libraries(row_groups: Sequence[NetworkRows]) -> Table:
@@ -62,7 +59,8 @@ def choice_table(row_groups: Sequence[NetworkRows]) -> Table:
             shown = (f"{right} ({right / len(made):.0%})", f"{worst.slowdown:.3f}", where)
         left_out = len(every) - len(made)
         table.add_row(*name, *shown, with_left_out(str(len(made)), left_out))
-        table.caption = NOTE if left_out else table.caption
+        if left_out:
+            table.add_note(NOTE)
     return table
 
 
@@ -77,16 +75,11 @@ def _add_means(
     steady = [Steady.of(ratios) for ratios in values]
     table.add_row(*name, *(s.text(extreme) for s in steady), str(cases))
     if any(s.left_out for s in steady):
-        table.caption = NOTE
+        table.add_note(NOTE)
 
 
 def _table(title: str, *columns: str, count: str = "cases") -> Table:
-    table = Table(title=title)
-    for name in ("model", "network"):
-        table.add_column(name)
-    for name in (*columns, count):
-        table.add_column(name, justify="right")
-    return table
+    return Table(title, ("model", "network", *columns, count), keys=2, words=("where",))
 
 
 def _ratios(members: Sequence[NetworkRows], value: Value) -> list[Ratio]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.data_option import data_option
@@ -23,6 +22,7 @@ from dacergnn.bench.settings import MODELS
 from dacergnn.bench.suites import suite_option
 from dacergnn.config import Config
 from dacergnn.distributed import METHODS
+from dacergnn.tables import Table
 
 WORKER = "dacergnn.bench.scale.worker"
 PROCESSES = "dacergnn.bench.scale.processes"
@@ -76,7 +76,7 @@ def scale(
             else:
                 rows += measured(request, ["", *limits])
             bar.advance(task)
-    console.print(_table_of_processes(rows) if processes else _table(rows))
+    click.echo(_table_of_processes(rows) if processes else _table(rows))
     if path is not None:
         about = {"command": shlex.join(["dacergnn", *sys.argv[1:]]), "date": datetime.now(UTC).isoformat()}
         path.write_text(json.dumps({"rows": rows, "environment": dict(environment()), **about}, indent=1) + "\n")
@@ -105,15 +105,14 @@ def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
 
 
 def _table_of_processes(rows: list[Row]) -> Table:
-    table = Table(title="Full-graph training in several processes")
-    columns = ("model", "graph", "processes", "step s", "peak GB", "of the first", "received MB", "of the least")
-    for column in columns:
-        table.add_column(column, justify="left" if column in columns[:2] else "right")
+    headings = ("model", "graph", "processes", "step s", "peak GB", "of the first", "received MB", "of the least")
+    table = Table("Full-graph training in several processes", headings, keys=2)
     first: dict[tuple[str, str], float] = {}
     for row in rows:
         names = row["model"], row["data"], str(row["processes"])
         if "error" in row:
-            table.add_row(*names, row["error"])
+            table.add_row(*names)
+            table.add_note(f"{', '.join(names)}: {row['error']}")
             continue
         share = row["peak"] / first.setdefault(names[:2], row["peak"])
         least = f"{row['received'] / row['least']:.2f}" if row["least"] else ""
@@ -123,15 +122,14 @@ def _table_of_processes(rows: list[Row]) -> Table:
 
 
 def _table(rows: list[Row]) -> Table:
-    table = Table(title="Training steps within a limit of memory")
-    columns = ("model", "graph", "limit", "ranges", "step s", "ratio", "peak GB", "estimated GB", "difference")
-    for column in columns:
-        table.add_column(column, justify="left" if column in columns[:3] else "right")
+    headings = ("model", "graph", "limit", "ranges", "step s", "ratio", "peak GB", "estimated GB", "difference")
+    table = Table("Training steps within a limit of memory", headings, keys=3)
     whole: dict[tuple[str, str], float] = {}
     for row in rows:
         names = row["model"], row["data"], row["limit"] or "none"
         if "error" in row:
-            table.add_row(*names, row["error"])
+            table.add_row(*names)
+            table.add_note(f"{', '.join(names)}: {row['error']}")
             continue
         seconds = row["seconds"]
         least = whole.setdefault(names[:2], seconds)

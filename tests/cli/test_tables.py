@@ -1,0 +1,42 @@
+"""Tables in terminals of any width: no number is cut, whatever has to give way."""
+
+from __future__ import annotations
+
+import pytest
+
+from dacergnn.tables import Table, terminal_width
+
+NUMBERS = ("1,234,567.891", "0.000123*", "98.7%", "12 (3), 4 left out")
+
+
+def made(**options: object) -> Table:
+    table = Table("Times", ("name of it", "does", "ms", "MB", "share", "ratio / ours"), words=("does",), **options)  # type: ignore[arg-type]
+    table.add_row("a name", "e.dst['out'] += e['norm'] * linear(e.src['x'], W[e.etype])", *NUMBERS)
+    table.add_section()
+    table.add_row("all", "", "2")
+    table.add_note("A note on what is above, which is longer than a narrow terminal.")
+    return table
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("extra", [(), ("does",), ("does", "MB")])
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_numbers_are_whole_at_any_width(width: int, extra: tuple[str, ...], wide: bool) -> None:
+    text = made(extra=extra).text(width, wide=wide)
+    assert max(map(len, text.splitlines())) <= width
+    for number, heading in zip(NUMBERS, ("ms", "MB", "share", "ours"), strict=True):
+        assert (number in text) == (wide or width == 200 or heading not in extra)
+    assert ("Left out for want of room" in text.replace("\n", " ")) == (bool(extra) and not wide and width < 200)
+
+
+def test_words_are_folded_and_the_keys_are_repeated() -> None:
+    assert [line.partition(" ")[0] for line in made().text(40).splitlines()].count("all") == 3
+    assert " ".join(made().text(80).split()).count("linear(e.src['x'],") == 1
+
+
+def test_the_width_is_the_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert terminal_width() == 80
+    assert max(map(len, str(made()).splitlines())) <= 80
+    monkeypatch.setenv("COLUMNS", "3")
+    assert terminal_width() == 40
