@@ -7,6 +7,7 @@ regression), since a few minutes give few samples.
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 import time
@@ -142,8 +143,21 @@ def probe(model: Predictor, threads: int, deadline: float, folder: Path) -> Iter
 
 
 def calibrate(model: Predictor, threads: int, minutes: float, on_layer: Callable[[int, int], None]) -> Calibration:
-    """Measures programs for some minutes, and fits a model to them."""
+    """Measures programs for some minutes, and fits a model to them.
+
+    Raises:
+        DacergnnError: The minutes are too few to measure enough layers.
+    """
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as work:
-        for layers, samples in probe(model, threads, time.monotonic() + 60 * minutes, Path(work)):
-            on_layer(layers, samples)
-        return calibrated(model, samples_of(load(Path(work) / "samples.jsonl")))
+        for layers, count in probe(model, threads, start + 60 * minutes, Path(work)):
+            on_layer(layers, count)
+        samples = samples_of(load(Path(work) / "samples.jsonl"))
+    measured = len({sample.layer for sample in samples})
+    if measured < FOLDS:
+        needed = math.ceil(FOLDS / max(measured, 1) * max((time.monotonic() - start) / 60, minutes))
+        raise DacergnnError(
+            f"minutes={minutes:g} are too few: {measured} of the {FOLDS} layers that are needed could be measured; "
+            f"give {needed} at least on this machine (--minutes {needed})."
+        )
+    return calibrated(model, samples)

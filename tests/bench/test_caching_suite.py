@@ -146,6 +146,10 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
     path.write_text('{"environment": {}}\n{"rows": []}\n')
     with pytest.raises(BenchmarkError, match=r"results.jsonl, line 2 is no result of this suite; remove it"):
         load(path)
+    for foreign in ('{\n "rows": []\n}\n', '{"environment": {}}\n{"model": "rgcn", "candidates": []}\n', "text\n"):
+        path.write_text(foreign)
+        with pytest.raises(BenchmarkError, match=r"results.jsonl holds no .*; name a file that .* --suite caching"):
+            load(path)
     with pytest.raises(BenchmarkError, match=r"none.jsonl cannot be read \(No such file or directory\)"):
         load(tmp_path / "none.jsonl")
 

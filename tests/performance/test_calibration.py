@@ -84,6 +84,20 @@ def test_which_model_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         model_of(Config(model="none.npz").model)
 
 
+@pytest.mark.parametrize("layers", [0, 1, 3])
+def test_too_little_time_names_the_minutes_that_are_needed(
+    samples: list[Measured], monkeypatch: pytest.MonkeyPatch, layers: int
+) -> None:
+    few = [s for s in samples if s.layer in sorted({s.layer for s in samples})[:layers]]
+    monkeypatch.setattr(calibration, "probe", lambda *_: iter([(layers, len(few))]))
+    monkeypatch.setattr(calibration, "load", lambda path: [])
+    monkeypatch.setattr(calibration, "samples_of", lambda rows: few)
+    needed = {0: 2, 1: 2, 3: 1}[layers]
+    message = rf"minutes=0.4 are too few: {layers} of the 4 layers .* give {needed} at least .*--minutes {needed}\)"
+    with pytest.raises(DacergnnError, match=message):
+        calibration.calibrate(shipped(), 2, 0.4, lambda *_: None)
+
+
 @pytest.mark.interpreted
 def test_probes_are_layers_on_which_networks_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "DRAWN", 2)

@@ -45,7 +45,7 @@ def load(path: Path) -> list[Row]:
     An incomplete last line is left out.
 
     Raises:
-        BenchmarkError: There is no such file, or one of its lines is no row.
+        BenchmarkError: There is no such file, it is of something else, or one of its lines is no row.
     """
     try:
         text = path.read_text()
@@ -59,6 +59,11 @@ def load(path: Path) -> list[Row]:
             known = "environment" in row or {"model", "library", "status"} <= row.keys()
         except (ValueError, AttributeError):
             row, known = {}, False
+        if not known and (number == 1 or "candidates" in row):  # as other suites write them
+            raise BenchmarkError(
+                f"{path} holds no results of the suite of caching strategies; "
+                "name a file that `dacergnn bench --suite caching --json FILE` writes."
+            )
         if not known:
             raise BenchmarkError(f"{path}, line {number} is no result of this suite; remove it.")
         if "environment" not in row:

@@ -20,9 +20,10 @@ def plot(file: Path, out: Path) -> None:
     """Draw the figures of FILE, which `dacergnn bench --suite caching --json FILE` wrote, as PNG and SVG."""
     with needing_matplotlib("plot"):
         from dacergnn.bench.plot.draw import figures
+    found = groups(load(file))
     out.mkdir(parents=True, exist_ok=True)
     count = 0
-    for name, figure in figures(groups(load(file))):
+    for name, figure in figures(found):
         for ending in ("png", "svg"):
             figure.savefig(out / f"{name}.{ending}", dpi=150)
         click.echo(str(out / f"{name}.png"))
