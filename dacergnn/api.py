@@ -239,7 +239,7 @@ def explain(model: nn.Module, *, verbose: bool = False) -> Report:
     """Returns the layers replaced or refused, with estimates of their time and memory; prints as text.
 
     Args:
-        verbose: Whether the text has more than ten lines: all builds, passes that fired, arrays, bytes and FLOPs, and
+        verbose: Whether the text has more than each layer in brief: all builds, passes that fired, arrays, bytes and FLOPs, and
             the questions that a `Plan` may answer, with answers and options.
     """
     _check_model(model)

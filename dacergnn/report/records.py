@@ -93,8 +93,8 @@ class LayerReport:
 class Report:
     """Lists replaced layers, and layers that were left alone with the reason; ``print`` it.
 
-    ``unasked`` are the questions that the user's plan answers and no program has asked so far. The text has ten lines
-    or fewer, but for long reasons; with ``verbose`` it has all builds, passes and arrays, and what plans may answer.
+    ``unasked`` are the questions that the user's plan answers and no program has asked so far. The text names
+    every layer with its time; with ``verbose`` it has all builds, passes and arrays, and what plans may answer.
     """
 
     layers: list[LayerReport]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dacergnn.cost import Cost
 from dacergnn.plan import MODEL
+from dacergnn.sdfg_passes.cache_or_recompute import ANSWERS, RECOMPUTE
 
 if TYPE_CHECKING:
     from dacergnn.report.records import BuildReport, LayerReport, Report
@@ -19,7 +19,7 @@ NOTHING = (
     "a forward of your own over DGL graphs is compiled by dacergnn.compile"
 )
 LINES = 10
-"""Lines of a text that is not verbose, if no reason is long."""
+"""Lines of a text that tells more of each layer than its time and memory."""
 ESTIMATES = "Before -> after the passes: estimates of the cost model; profile measures."
 _DONE = {
     "fused": ("gemm_scale_fusion", "gemm_epilogue_fusion", "traversal_fusion"),
@@ -27,12 +27,10 @@ _DONE = {
     "kept once per pair of node and type": ("compact_materialization",),
 }
 """Names what passes do with operators; passes that prepare for others are not told."""
-_NAMES = 3
-"""Names of saved arrays that a brief text tells."""
 
 
 def report_text(report: Report) -> str:
-    """Returns the text of a report: ten lines, or everything if it is verbose."""
+    """Returns the text of a report: some lines on each layer, one if there are many, or everything if it is verbose."""
     unasked = [f'plan: no program has asked "{question}" so far' for question in report.unasked]
     refused = [f"{name or MODEL}: left as it is; {reason}" for name, reason in report.refused.items()]
     if not report.layers and not refused:
@@ -41,12 +39,10 @@ def report_text(report: Report) -> str:
         layers = [line for layer in report.layers for line in _verbose(layer)]
         return "\n".join(_wrapped([*layers, *refused, *unasked]))
     estimates = [ESTIMATES] if any(layer.builds for layer in report.layers) else []
-    for brief in (False, True):
-        layers = [line for layer in report.layers for line in _brief(layer, numbers_only=brief)]
-        if len(layers) + len(refused) + len(unasked) + len(estimates) <= LINES:
-            break
-    else:
-        layers = _grouped(report.layers, LINES - len(refused) - len(unasked) - len(estimates))
+    layers = [line for layer in report.layers for line in _brief(layer, numbers_only=False)]
+    if len(layers) + len(refused) + len(unasked) + len(estimates) > LINES:
+        layers = [line for layer in report.layers for line in _brief(layer, numbers_only=True)]
+        layers += _names(report.layers)
     return "\n".join(_wrapped([*layers, *refused, *unasked, *estimates]))
 
 
@@ -57,22 +53,22 @@ def _brief(layer: LayerReport, *, numbers_only: bool) -> list[str]:
         return [state, *_warnings(layer)]
     numbers = _numbers(build)
     if numbers_only:
-        return [f"{state}: {numbers}{'; ' * (layer.ranges > 1)}{_ranges(layer)}", *_warnings(layer)]
-    details = [numbers, _done(build), _saved(build), _ranges(layer)]
+        short = state.removesuffix(" for training")
+        return [f"{short}: {numbers}{'; ' * (layer.ranges > 1)}{_ranges(layer)}", *_warnings(layer)]
+    details = [numbers, _done(build), *_fates(build), _ranges(layer)]
     return [state, *[f"  {detail}" for detail in details if detail], *_warnings(layer)]
 
 
-def _grouped(layers: Iterable[LayerReport], lines: int) -> list[str]:
-    """Returns a line for each kind of layers, and for each reason for which some run as they are."""
-    found = Counter(
-        f"{layer.layer} {_verb(layer)}" + (f": {layer.refusal}" if layer.refusal is not None else "")
-        for layer in layers
-    )
-    grouped = [f"{count} x {text}" for text, count in found.most_common()]
-    left = sum(count for _, count in found.most_common()[max(lines, 2) - 1 :])
-    if len(grouped) > max(lines, 2):
-        grouped[max(lines, 2) - 1 :] = [f"and {left} more layers; explain(model, verbose=True) lists all"]
-    return grouped
+def _names(layers: Iterable[LayerReport]) -> list[str]:
+    """Returns a line for all layers whose arrays have the same fate: with their class, or their names if that varies."""
+    fates: dict[str, dict[str, list[str]]] = {}
+    for layer in layers:
+        fate = "" if layer.largest is None else "; ".join(_fates(layer.largest))
+        fates.setdefault(layer.layer, {}).setdefault(fate, []).append(layer.name or MODEL)
+    return [
+        f"{kind if len(by_fate) == 1 else ', '.join(names)}: {fate}"
+        for kind, by_fate in fates.items() for fate, names in by_fate.items() if fate
+    ]  # fmt: skip
 
 
 def _verb(layer: LayerReport) -> str:
@@ -112,11 +108,15 @@ def _done(build: BuildReport) -> str:
     return f"operators: {', '.join(told)}" if told else ""
 
 
-def _saved(build: BuildReport) -> str:
-    if not build.saved:
-        return ""
-    more = f" and {len(build.saved) - _NAMES} more" if len(build.saved) > _NAMES else ""
-    return f"saved for the backward: {_bytes(build.saved_bytes)} ({', '.join(build.saved[:_NAMES])}{more})"
+def _fates(build: BuildReport) -> list[str]:
+    """Returns the names of the arrays that are saved, and of those that are computed again.
+
+    All of them, since `Config(cache=..., recompute=...)` takes names.
+    """
+    asked = [(name.rpartition("/")[2], q.answer) for name, q in build.questions.items() if q.options == ANSWERS]
+    again = [name for name, answer in asked if answer == RECOMPUTE]
+    saved = [f"saved for the backward: {_bytes(build.saved_bytes)} ({', '.join(build.saved)})"] if build.saved else []
+    return saved + ([f"computed again in the backward: {', '.join(again)}"] if again else [])
 
 
 def _ranges(layer: LayerReport) -> str:

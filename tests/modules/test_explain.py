@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,18 +54,35 @@ def test_more_layers_take_a_line_each(model: nn.Module) -> None:
     report = dacergnn.explain(model)
     many = Report([*report.layers] * 4, {"head": "option x"})
     lines = [line for line in str(many).splitlines() if not line.startswith("    ")]
-    assert len(lines) == 10
-    assert lines[0].startswith("0: RGAT compiled for training: time ")
+    assert len(lines) == 8 + 1 + 2
+    assert lines[0].startswith("0: RGAT compiled: time ")
+    assert lines[-3].startswith("RGAT: saved for the backward: ")
     assert lines[-2] == "head: left as it is; option x"
 
 
-def test_very_many_layers_are_counted(model: nn.Module) -> None:
-    kinds = [LayerReport(f"x{i}", f"Layer{i}", []) for i in range(12)]
-    report = Report([*dacergnn.explain(model).layers] * 20 + kinds, {"head": "option x"})
-    lines = str(report).splitlines()
-    assert len(lines) == 10
-    assert lines[:2] == ["20 x RGAT compiled", "20 x RGCN compiled"]
-    assert "and 7 more layers; explain(model, verbose=True) lists all" in lines
+def test_very_many_layers_are_named_each_with_its_time(model: nn.Module) -> None:
+    first, _ = dacergnn.explain(model).layers
+    uncalled = [LayerReport(f"y{i}", f"Layer{i}", []) for i in range(12)]
+    text = " ".join(str(Report([*(replace(first, name=f"x{i}") for i in range(40)), *uncalled], {})).split())
+    for i in range(40):
+        assert f"x{i}: RGAT compiled: time " in text
+    assert "y11: Layer11 has not been called yet" in text
+    assert first.largest is not None
+    assert text.count(f"({', '.join(first.largest.saved)})") == 1
+
+
+@pytest.mark.parametrize("times", [1, 8])
+@pytest.mark.parametrize("caching", ["cache_all", "recompute_all", "papers"])
+def test_names_of_arrays_are_never_folded_away(graph: HeteroGraph, caching: str, times: int) -> None:
+    layer = RGAT(6, 5, graph.size("R"), config=dacergnn.Config(caching=caching))
+    x = torch.randn(graph.size("NS"), 6)
+    layer(x, graph)
+    (report,) = dacergnn.explain(layer).layers
+    assert report.largest is not None
+    names = {name.rpartition("/")[2] for name in report.largest.questions if name.startswith("cache_or_recompute/")}
+    assert names >= {"att", "hs"} - ({"att"} if caching == "cache_all" else set())
+    assert names <= set(str(Report([report] * times, {})).replace(",", " ").replace("(", " ").replace(")", " ").split())
+    dacergnn.Config(**{"recompute" if caching == "cache_all" else "cache": tuple(names)})  # as docs/caching.md tells
 
 
 @pytest.mark.parametrize("width", [60, 132])
