@@ -44,6 +44,8 @@ class _Replacement:
     on_unsupported: OnUnsupported
     graphs: GraphCache
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    apart: dict[str, str] = field(default_factory=dict[str, str])
+    """Why layers are compiled one by one that would be compiled together, by the name of what holds them."""
 
     def __post_init__(self) -> None:
         self.plan_use = None if self.config.plan is None else PlanUse(self.config.plan)
@@ -63,6 +65,9 @@ class _Replacement:
                 core.plan_use = self.plan_use.layer(name or MODEL)
             return compile_layer(core)
         if frontend is not None and frontend.joins:
+            self.apart[name] = (
+                f"{type(module).__name__} is not joined; its layers are compiled one by one: {core.refused}"
+            )
             return None
         if self.on_unsupported == "error":
             raise core.refused
@@ -128,6 +133,7 @@ def optimize(
         replacement.plan_use.plan.check_layers([*replacement.plan_use.layers])
     if not isinstance(result, CompiledLayer):  # it has the attributes of the user's layer
         result.__dict__["_dacergnn_refused"] = replacement.refused
+        result.__dict__["_dacergnn_apart"] = replacement.apart
     if on_unsupported == "warn":
         for name, reason in replacement.refused.items():
             warnings.warn(f"{name or 'the model'} is left as it is: {reason}", stacklevel=2)
@@ -239,8 +245,8 @@ def explain(model: nn.Module, *, verbose: bool = False) -> Report:
     """Returns the layers replaced or refused, with estimates of their time and memory; prints as text.
 
     Args:
-        verbose: Whether the text has more than each layer in brief: all builds, passes that fired, arrays, bytes and FLOPs, and
-            the questions that a `Plan` may answer, with answers and options.
+        verbose: Whether the text has more than each layer in brief: all builds, passes that fired, arrays, bytes and
+            FLOPs, and the questions that a `Plan` may answer, with answers and options.
     """
     _check_model(model)
     parts = compiled_parts(model)
@@ -249,7 +255,8 @@ def explain(model: nn.Module, *, verbose: bool = False) -> Report:
     refused = dict(model.__dict__.get("_dacergnn_refused", {}))
     if model in UNTOUCHED and not parts:
         refused = {"": ANOTHER}
-    return Report([layer_report(*part) for part in parts], refused, [*unasked], verbose)
+    apart = dict(model.__dict__.get("_dacergnn_apart", {})) if parts else {}
+    return Report([layer_report(*part) for part in parts], refused, [*unasked], verbose, apart)
 
 
 def _check_model(model: object) -> None:

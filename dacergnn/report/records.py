@@ -93,6 +93,7 @@ class LayerReport:
 class Report:
     """Lists replaced layers, and layers that were left alone with the reason; ``print`` it.
 
+    ``apart`` tells why layers are compiled one by one that would be compiled together, by the name of what holds them.
     ``unasked`` are the questions that the user's plan answers and no program has asked so far. The text names
     every layer with its time; with ``verbose`` it has all builds, passes and arrays, and what plans may answer.
     """
@@ -101,6 +102,7 @@ class Report:
     refused: dict[str, str]
     unasked: list[str] = field(default_factory=list[str])
     verbose: bool = False
+    apart: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def plan(self) -> Plan:
@@ -111,7 +113,7 @@ class Report:
     def to_json(self) -> str:
         """Returns everything in the report as JSON text."""
         return json.dumps({"layers": [asdict(layer) for layer in self.layers], "refused": self.refused,
-                           "unasked": self.unasked}, indent=2, default=_plain)  # fmt: skip
+                           "unasked": self.unasked, "apart": self.apart}, indent=2, default=_plain)  # fmt: skip
 
     def __str__(self) -> str:
         return report_text(self)

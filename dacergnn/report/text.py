@@ -33,6 +33,7 @@ def report_text(report: Report) -> str:
     """Returns the text of a report: some lines on each layer, one if there are many, or everything if it is verbose."""
     unasked = [f'plan: no program has asked "{question}" so far' for question in report.unasked]
     refused = [f"{name or MODEL}: left as it is; {reason}" for name, reason in report.refused.items()]
+    refused += [f"{name or MODEL}: {reason}" for name, reason in report.apart.items()]
     if not report.layers and not refused:
         return "\n".join(_wrapped(unasked or [NOTHING]))
     if report.verbose:
@@ -60,7 +61,7 @@ def _brief(layer: LayerReport, *, numbers_only: bool) -> list[str]:
 
 
 def _names(layers: Iterable[LayerReport]) -> list[str]:
-    """Returns a line for all layers whose arrays have the same fate: with their class, or their names if that varies."""
+    """Returns a line for layers whose arrays have the same fate: with their class, or their names if it varies."""
     fates: dict[str, dict[str, list[str]]] = {}
     for layer in layers:
         fate = "" if layer.largest is None else "; ".join(_fates(layer.largest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -139,6 +140,19 @@ def test_the_layers_of_a_refused_one_are_compiled_one_by_one() -> None:
     layer = hetero(sage, MIXED, "max")
     optimized = dacergnn.optimize(layer, on_unsupported="error")
     assert sum(isinstance(m, CompiledLayer) for m in optimized.modules()) == len(MIXED)
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_what_is_not_joined_is_explained_with_the_reason(within: bool) -> None:
+    layer = hetero(sage, MIXED, "max")
+    report = dacergnn.explain(dacergnn.optimize(nn.ModuleDict({"conv": layer}) if within else layer))
+    reason = "HeteroConv is not joined; its layers are compiled one by one: aggr='max' of HeteroConv is not supported"
+    place = "conv" if within else ""
+    assert report.apart[place].startswith(reason)
+    assert f"{place or '(model)'}: {reason}" in " ".join(str(report).split())
+    assert json.loads(report.to_json())["apart"] == report.apart
+    joined = dacergnn.explain(dacergnn.optimize(hetero(sage, MIXED)))
+    assert (joined.apart, "not joined" in str(joined)) == ({}, False)
 
 
 def test_layers_with_dropout_are_compiled_one_by_one() -> None:

@@ -31,8 +31,8 @@ _WRAPPERS = ("torch.utils._contextlib", "dacergnn.modules.graph_forward", "conte
 """Modules whose decorators return functions that add nothing to the functions that they hold."""
 _AROUND = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Hooks that run before and after the forward of a module that is called."""
-_NEVER = (FORWARDS, "_dacergnn_refused", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-          "_load_state_dict_post_hooks")  # fmt: skip
+_NEVER = (FORWARDS, "_dacergnn_refused", "_dacergnn_apart", "_state_dict_hooks", "_state_dict_pre_hooks",
+          "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")  # fmt: skip
 GLOBAL_HOOKS = [v for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)]
 
 
