@@ -6,7 +6,7 @@ import shlex
 import sys
 import textwrap
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,12 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.device_option import device_option
@@ -152,13 +152,8 @@ def _run(all_settings: list[BenchSettings], console: Console, everything: bool) 
     from dacergnn.bench.runner import run
 
     total, start = sum(map(_cases, all_settings)), time.monotonic()
-    with progress_bar(console, TimeRemainingColumn()) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("starting", total=total)
-
-        def tell(line: str) -> None:
-            bar.update(task, description=line)
-            if not console.is_terminal:
-                click.echo(line, err=True)
 
         def on_case(rows: list[Row]) -> None:
             bar.advance(task)
@@ -169,21 +164,36 @@ def _run(all_settings: list[BenchSettings], console: Console, everything: bool) 
             if everything:
                 console.print(f"{candidate_table(rows[0])}\n", markup=False, highlight=False, soft_wrap=True)
 
-        return [run(settings, progress=tell, on_case=on_case) for settings in all_settings]
+        return [run(settings, progress=teller(bar, console), on_case=on_case) for settings in all_settings]
 
 
 @contextmanager
-def progress_bar(console: Console, *more: ProgressColumn) -> Generator[Progress]:
-    """Shows a progress bar, with further columns behind the time, on terminals alone, in place of what builds tell."""
-    columns = (SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *more)
+def progress_bar(console: Console) -> Generator[Progress]:
+    """Shows a progress bar with the time that is left, on terminals alone, in place of what builds tell."""
+    whole = Column(no_wrap=True)  # where the terminal is narrow, words are folded
+    columns = (SpinnerColumn(table_column=whole), BarColumn(10), MofNCompleteColumn(table_column=whole))
+    times = (TimeElapsedColumn(table_column=whole), TimeRemainingColumn(table_column=whole))
+    words = TextColumn("{task.description}", table_column=Column())
     bar = Progress(
-        *columns, TextColumn("{task.description}"), console=console, transient=True, disable=not console.is_terminal,
-        refresh_per_second=2, speed_estimate_period=1e9,
+        *columns, *times, words, console=console, transient=True, disable=not console.is_terminal, refresh_per_second=2,
+        speed_estimate_period=1e9,
     )  # fmt: skip
     with ExitStack() as stack:
         if console.is_terminal:
             stack.enter_context(untold())
         yield stack.enter_context(bar)
+
+
+def teller(bar: Progress, console: Console) -> Callable[[str], None]:
+    """Returns a function that shows a line beside a bar of one task, or writes it to standard error where no bar is."""
+
+    def tell(line: str) -> None:
+        (task,) = bar.tasks
+        bar.update(task.id, description=line)
+        if not console.is_terminal:
+            click.echo(f"{task.completed:.0f} of {task.total:.0f} done; {line}", err=True)
+
+    return tell
 
 
 def _overhead_table(settings: BenchSettings) -> Table:

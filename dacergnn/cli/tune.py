@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 import torch
 from rich.console import Console
-from rich.progress import TimeRemainingColumn
 
 from dacergnn.bench.command import progress_bar
 from dacergnn.bench.device_option import device_option, rates_option
@@ -87,7 +86,7 @@ def collect(
         about["device"] = device
     console = Console(width=None if sys.stdout.isatty() else 200)
     total, deadline = 0, time.monotonic() + 60 * minutes
-    with progress_bar(console, TimeRemainingColumn()) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("layers", total=layers)
         for seed, count in Collector(settings, path, about).run(deadline, measures=not build_only):
             total += count

@@ -177,6 +177,14 @@ def test_builds_are_listed_counted_and_deleted(cache_dir: Path) -> None:
     assert not list(cache_dir.iterdir())
 
 
+def test_a_list_of_builds_is_not_cut(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "a_program_with_a_name_longer_than_most"
+    store("1a2b3c4d5e6f", name, write_library)
+    (line,) = run("cache", "list").output.splitlines()
+    assert line.endswith(f"  {name}_1a2b3c4d5e6f")
+
+
 def test_builds_that_cannot_be_deleted_are_told(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store("1a2b", "rgat", write_library)
     monkeypatch.setattr("dacergnn.native.cache.remove", lambda path: None)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from io import StringIO
 
+import pytest
+from rich.console import Console
+
+from dacergnn.bench.command import progress_bar
 from dacergnn.tables import Table, terminal_width
 
 NUMBERS = ("1,234,567.891", "0.000123*", "98.7%", "12 (3), 4 left out")
@@ -40,3 +44,15 @@ def test_the_width_is_the_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, str(made()).splitlines())) <= 80
     monkeypatch.setenv("COLUMNS", "3")
     assert terminal_width() == 40
+
+
+def test_a_progress_bar_folds_words_and_keeps_numbers() -> None:
+    file = StringIO()
+    with progress_bar(Console(file=file, width=60, force_terminal=True, no_color=True)) as bar:
+        bar.add_task(
+            "rgcn on aifb, infer: building and validating pyg HeteroConv(SAGEConv) CSR", total=120, completed=37
+        )
+    shown = file.getvalue()
+    assert "37/120" in shown
+    assert "0:00:00 -:--:--" in shown
+    assert "…" not in shown

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dacergnn.bench.batches.runner import Row, ratio_of, run
 from dacergnn.bench.batches.settings import DATA, LAYERS, BatchSettings
-from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.command import names, progress_bar, teller
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.scatter import MARK, NOTE, marked, scatters, with_left_out
 from dacergnn.bench.suites import suite_option
@@ -53,7 +53,7 @@ def batches(
         task = bar.add_task("starting", total=len(layers))
         report = run(
             settings,
-            progress=lambda line: bar.update(task, description=line),
+            progress=teller(bar, console),
             on_layer=lambda _: bar.advance(task),
         )
     rows: list[Row] = report["rows"]

@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import TimeRemainingColumn
 
 from dacergnn.bench.caching.records import Row
 from dacergnn.bench.caching.report import tables
 from dacergnn.bench.caching.runner import Work, plan, run
 from dacergnn.bench.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from dacergnn.bench.caching.task import Limits
-from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.command import names, progress_bar, teller
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.device_option import device_option, rates_option
 from dacergnn.bench.suites import suite_option
@@ -99,13 +98,8 @@ def _list_cases(work: Work, console: Console) -> None:
 
 
 def _run(settings: CachingSettings, work: Work, path: Path | None, console: Console) -> list[Row]:
-    with progress_bar(console, TimeRemainingColumn()) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("starting", total=len(work.tasks))
-
-        def tell(line: str) -> None:
-            bar.update(task, description=line)
-            if not console.is_terminal:
-                click.echo(f"{bar.tasks[0].completed:.0f} of {len(work.tasks)} done; {line}", err=True)
 
         def on_task(rows: list[Row]) -> None:
             bar.advance(task)
@@ -113,4 +107,4 @@ def _run(settings: CachingSettings, work: Work, path: Path | None, console: Cons
                 if row["status"] != "ok":
                     console.print(f"{row['library']} {row['name']}, {row['model']} on {row['data']}: {row['note']}")
 
-        return run(settings, path, progress=tell, on_task=on_task)
+        return run(settings, path, progress=teller(bar, console), on_task=on_task)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dacergnn.bench.command import names, progress_bar
+from dacergnn.bench.command import names, progress_bar, teller
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.environment import environment
 from dacergnn.bench.process import ask
@@ -69,7 +69,7 @@ def scale(
     with progress_bar(console) as bar:
         task = bar.add_task("starting", total=len(models) * len(data))
         for model, graph in product(models, data):
-            bar.update(task, description=f"{model} on {graph}")
+            teller(bar, console)(f"{model} on {graph}")
             request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
             if processes:
                 rows += in_processes({**request, "method": method, "rounds": rounds}, processes)
