@@ -113,10 +113,14 @@ class Table:
         return blocks
 
     def _widths(self, columns: Sequence[int], width: int) -> list[int]:
-        """Returns the width of each column: as wide as its cells, but for words that have to be folded."""
+        """Returns the width of each column: as wide as its cells, but for headings and words that have to be folded."""
         least = [self._least_of(column) for column in columns]
         widths = [max(low, self._most_of(column)) for low, column in zip(least, columns, strict=True)]
-        while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+        room = width - len(_GAP) * (len(widths) - 1)
+        unfolded = [max(own, len(self.headings[column])) for own, column in zip(widths, columns, strict=True)]
+        if sum(unfolded) <= room:
+            return unfolded
+        while sum(widths) > room:
             foldable = [place for place, low in enumerate(least) if widths[place] > low]
             if not foldable:
                 break
