@@ -211,4 +211,4 @@ def test_numbers_are_shown_short() -> None:
         *("-", "x", "0.1235", "12", "1,234", "1,234,567")
     ]
     made = facts_table((Fact("k", "what", 2.0, "here"), Fact("", "other", "1 to 3", "there")), {"k": 3.0}, "t")
-    assert made.row_count == 2
+    assert made.rows == [("what", "here", "2", "3"), ("other", "there", "1 to 3", "-")]
