@@ -90,7 +90,7 @@ class Contents:
         for tensor, numbers, _ in self._numbers:
             if tensor.shape != numbers.shape:
                 tensor.data = numbers.clone()
-            elif not torch.equal(tensor, numbers):
+            elif not _equal(tensor, numbers):
                 tensor.copy_(numbers)
         for tensor, before in self._large:
             if version(tensor) != before:
