@@ -28,16 +28,19 @@ NAMES = (
     *("cora", "citeseer", "pubmed", "shapes_knn20", "bgs", "am", "mag", "biokg", "wikikg2", "fb15k"),
 )
 """Names of known real datasets; DACERGNN_DATA may hold others."""
+PACKAGED = Path(__file__).with_name("graphs")
+"""Folder of the real graphs that come with this package, each with a text on its source and licence."""
 
 
 def load(name: str) -> Dataset:
     """Loads a dataset by its name, as on the command line.
 
     Args:
-        name: ``aifb`` is a real one: ``aifb.npz`` in the folder DACERGNN_DATA, which may hold any file, else from a
-            loader of PyG, DGL or OGB. ``am~0.1`` is a synthetic one at that scale, ``am~`` one at full scale. A path
-            that ends in ``.npz`` or ``.pt`` is a file of one's own: arrays as `datasets.files` describes them, or a
-            ``Data`` or ``HeteroData`` of PyG that torch.save wrote.
+        name: ``aifb`` is a real one: ``aifb.npz`` in the folder DACERGNN_DATA, which may hold any file, else the file
+            that comes with this package. Other real ones can also be from a loader of PyG, DGL or OGB. ``am~0.1`` is a
+            synthetic one at that scale, ``am~`` one at full scale. A path that ends in ``.npz`` or ``.pt`` is a file of
+            one's own: arrays as `datasets.files` describes them, or a ``Data`` or ``HeteroData`` of PyG that
+            torch.save wrote.
 
     Raises:
         DatasetError: The name is unknown, the scale is not a positive number, or no source works; the error lists the
@@ -50,17 +53,16 @@ def load(name: str) -> Dataset:
     family, tilde, scale = name.partition("~")
     if tilde:
         return synthetic(family, _scale(name, scale))
-    folder = data_folder()
-    path = None if folder is None else folder / f"{name}.npz"
-    # The name must be a plain file name, not a path to another folder.
-    if path is not None and path.parent == folder and path.is_file():
+    path = _known_file(name)
+    if path is not None:
         return read_file(name, path)
     if name not in NAMES:
         raise DatasetError(
             f"There is no dataset {name!r}; known are {', '.join(NAMES)}, and synthetic ones as "
             f"name~scale for {', '.join(SYNTHETIC_NAMES)}."
         )
-    tried = ["DACERGNN_DATA is not set" if path is None else f"{path} does not exist"]
+    folder = data_folder()
+    tried = ["DACERGNN_DATA is not set" if folder is None else f"{folder / name}.npz does not exist"]
     dataset = load_from_libraries(name, tried)
     if dataset is not None:
         return dataset
@@ -83,8 +85,17 @@ def _own_file(path: Path) -> Dataset:
 
 def on_this_machine(name: str) -> bool:
     """Tells whether a real graph can be loaded without a download: from a file, or from what a library fetched."""
-    folder = data_folder()
-    return (folder is not None and (folder / f"{name}.npz").is_file()) or was_downloaded(name)
+    return _known_file(name) is not None or was_downloaded(name)
+
+
+def _known_file(name: str) -> Path | None:
+    """Returns the file of a real graph in DACERGNN_DATA, else in this package; None if neither holds it."""
+    for folder in (data_folder(), PACKAGED):
+        path = None if folder is None else folder / f"{name}.npz"
+        # The name must be a plain file name, not a path to another folder.
+        if path is not None and path.parent == folder and path.is_file():
+            return path
+    return None
 
 
 def twin(name: str) -> str:

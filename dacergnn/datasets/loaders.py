@@ -35,7 +35,6 @@ def _ogb(name: str) -> tuple[str, Loader]:
 
 LOADERS: Mapping[str, tuple[tuple[str, Loader], ...]] = {
     # DGL's RDF graphs come first: they are the ones that benchmarks of relational systems use.
-    "aifb": (_dgl("AIFBDataset"), _pyg("Entities", "AIFB")),
     "mutag": (_dgl("MUTAGDataset"), _pyg("Entities", "MUTAG")),
     "bgs": (_dgl("BGSDataset"), _pyg("Entities", "BGS")),
     "am": (_dgl("AMDataset"), _pyg("Entities", "AM")),

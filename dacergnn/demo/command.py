@@ -10,12 +10,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dacergnn.api import optimize
+from dacergnn.api import explain, optimize
 from dacergnn.demo.curves import save_picture
 from dacergnn.demo.memory import peak_in_process, working_bytes
 from dacergnn.demo.screen import OURS, PEER, comparison, curves, introduction, next_steps
 from dacergnn.demo.task import Task, load_task, make_classifier, require_pyg
 from dacergnn.demo.training import Run
+from dacergnn.modules.sdfg_files import PAGE
 from dacergnn.modules.warming import warmup
 
 
@@ -53,8 +54,10 @@ def compare(epochs: int, out: Path, console: Console, *, memory: bool = True) ->
     console.print("PyG's layer makes a weight matrix for each edge, the compiled one for each type.\n")
     if save_picture({run.name: run.losses for run in (peer, ours)}, out / "loss.png"):
         console.print(f"Loss curves: {out / 'loss.png'}", soft_wrap=True)
-    layers = save_sdfgs(ours.model, out / "sdfg")
-    console.print(f"SDFGs, step by step: {out / 'sdfg'} ({', '.join(layers)})", soft_wrap=True)
+    for name in save_sdfgs(ours.model, out / "sdfg"):
+        console.print(f"SDFGs of {name}, step by step: {out / 'sdfg' / name / PAGE}", soft_wrap=True)
+    (out / "explain.txt").write_text(f"{explain(ours.model)}\n", encoding="utf-8")
+    console.print(f"What was compiled, with estimates: {out / 'explain.txt'}", soft_wrap=True)
     console.print("\n" + next_steps(), soft_wrap=True)
 
 

@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from dacergnn.demo.curves import terminal_curve
-from dacergnn.demo.task import HEADS, HIDDEN, Task
+from dacergnn.demo.task import HEADS, HIDDEN, NAME, Task
 from dacergnn.demo.training import Run
 
 PEER, OURS = "PyG", "dacergnn"
@@ -25,7 +25,7 @@ def introduction(task: Task) -> str:
     """Returns sentences on the graph, the layers and the classes."""
     nodes, edges, types = (task.graph.size(space) for space in ("NS", "E", "R"))
     return (
-        f"{task.origin}:\n"
+        "AIFB, the people, projects and publications of a research institute:\n"
         f"{nodes:,} nodes, {edges:,} edges, {types} edge types.\n"
         f"{task.num_classes} classes, {len(task.train_idx):,} training nodes, {len(task.test_idx):,} test nodes "
         f"({100 * task.chance:.0f} % in the largest class).\n"
@@ -73,11 +73,12 @@ def comparison(peer: Run, ours: Run, peaks: Mapping[str, int]) -> Table:
 
 
 def next_steps() -> str:
-    """Returns three lines: how to compile a model of one's own, and commands that look into a compiled layer."""
+    """Returns three lines: how to compile a model of one's own, and commands for a layer like those that ran."""
     # A shell finds the command by its name only where the environment is activated.
     command = "dacergnn" if shutil.which("dacergnn") else f"{os.path.relpath(sys.executable)} -m dacergnn"
+    layer = f"--model rgat --data {NAME} --features {HIDDEN // HEADS} --heads {HEADS}"
     return (
-        "[bold]Your model:[/]  model = dacergnn.optimize(model)    (docs/quickstart.md)"
-        f"\n[bold]What it did:[/] {command} explain --model rgat --data aifb~"
-        f"\n[bold]Its times:[/]   {command} profile --model rgat --data aifb~"
+        "[bold]Your model:[/]   model = dacergnn.optimize(model)"
+        f"\n[bold]Such a layer:[/] {command} explain {layer}"
+        f"\n[bold]Its times:[/]    {command} profile {layer}"
     )

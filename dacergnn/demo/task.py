@@ -10,22 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn import datasets
-from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
 
 NAME = "aifb"
 HIDDEN = 32
 HEADS = 2
-GROUPS = 4
 
 
 @dataclass(frozen=True)
 class Task:
     """Holds a graph with labelled nodes; edges are as PyG takes them, in the order of the graph's canonical edges."""
 
-    origin: str
-    """Describes the graph, for the screen."""
     graph: HeteroGraph
     edge_index: Tensor
     """int64 [2, E]"""
@@ -81,37 +77,20 @@ def require_pyg() -> None:
 
 
 def load_task() -> Task:
-    """Loads AIFB: the real graph if it is on this machine, else a synthetic graph with the same counts."""
-    if not datasets.on_this_machine(NAME):
-        return synthetic_task(datasets.synthetic(NAME))
+    """Loads AIFB, which comes with the package."""
     data = datasets.load(NAME)
     if data.label is None or data.train_idx is None or data.test_idx is None:
-        raise DacergnnError(f"The demonstration needs labels and both index lists, which this {NAME} lacks.")
-    return make_task("AIFB, the real graph", data.graph, data.label, data.train_idx, data.test_idx)
+        raise DacergnnError(
+            f"The demonstration needs labels and both index lists, which {NAME}.npz in DACERGNN_DATA lacks; unset "
+            "DACERGNN_DATA to train on the graph of the package."
+        )
+    return make_task(data.graph, data.label, data.train_idx, data.test_idx)
 
 
-def synthetic_task(data: Dataset) -> Task:
-    """Makes a task on a graph without labels, whose classes follow from the edges, so that training generalizes.
-
-    The relations are in four groups; a node's class is the group of which most relations reach it. Nodes without
-    edges, or with equally many relations of two groups, have no part in the task.
-    """
-    graph = data.graph
-    relations = torch.zeros(graph.size("ND"), graph.size("R"))
-    relations[graph.index("E", "dst").long(), graph.index("E", "etype").long()] = 1.0
-    counts = torch.zeros(graph.size("ND"), GROUPS).index_add_(1, torch.arange(graph.size("R")) % GROUPS, relations)
-    (most, second), label = counts.topk(2).values.T, counts.argmax(1)
-    clear = (most > second).nonzero().flatten()
-    chosen = clear[torch.randperm(len(clear), generator=torch.Generator().manual_seed(0))]
-    tests = len(chosen) // 5
-    origin = "A synthetic graph with the counts of AIFB (for the real one, set DACERGNN_DATA)"
-    return make_task(origin, graph, label, chosen[tests:], chosen[:tests])
-
-
-def make_task(origin: str, graph: HeteroGraph, label: Tensor, train_idx: Tensor, test_idx: Tensor) -> Task:
+def make_task(graph: HeteroGraph, label: Tensor, train_idx: Tensor, test_idx: Tensor) -> Task:
     """Makes a task with the edges of `graph` in PyG's form."""
     src, dst, etype = (graph.index("E", path).long() for path in ("src", "dst", "etype"))
-    return Task(origin, graph, torch.stack([src, dst]), etype, label, train_idx, test_idx)
+    return Task(graph, torch.stack([src, dst]), etype, label, train_idx, test_idx)
 
 
 def make_classifier(task: Task, seed: int = 0) -> Classifier:

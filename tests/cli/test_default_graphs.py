@@ -22,6 +22,7 @@ from dacergnn.errors import DatasetError
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without real graphs."""
     monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets, "PACKAGED", tmp_path)
     monkeypatch.setattr(loaders, "_download_folder", lambda: tmp_path / "downloads")
     return tmp_path
 
@@ -31,7 +32,7 @@ def test_a_command_takes_the_synthetic_graph_and_says_so() -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines()[0] == (
         "aifb cannot be loaded on this machine: taking aifb~, a synthetic graph with its counts. "
-        "Set DACERGNN_DATA to a folder with aifb.npz, or name --data aifb to download it."
+        "Set DACERGNN_DATA to a folder with aifb.npz."
     )
 
 
@@ -45,6 +46,11 @@ def test_a_named_graph_is_never_replaced() -> None:
 def test_every_default_has_a_stand_in(names: tuple[str, ...]) -> None:
     for name in names:
         assert datasets.load(f"{present(name).partition('~')[0]}~0.002").graph.size("E") > 0
+
+
+def test_a_graph_that_libraries_download_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert present("mutag") == "mutag~"
+    assert capsys.readouterr().err.endswith("mutag.npz, or name --data mutag to download it.\n")
 
 
 def test_what_is_there_is_taken(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +105,8 @@ def test_missing_readers_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> No
         raise ModuleNotFoundError("No module named 'rdflib'", name="rdflib")
 
     class Library:
-        Entities = AIFBDataset = staticmethod(without_rdflib)
+        Entities = MUTAGDataset = staticmethod(without_rdflib)
 
     monkeypatch.setattr(loaders.importlib, "import_module", lambda _: Library)
     with pytest.raises(DatasetError, match=r"No module named 'rdflib'; pip install 'dacergnn\[data\]'"):
-        datasets.load("aifb")
+        datasets.load("mutag")

@@ -31,11 +31,11 @@ def test_unreachable_datasets_say_what_was_tried(tmp_path: Path, monkeypatch: py
     libraries(monkeypatch, torch_geometric_datasets=types.SimpleNamespace(Entities=offline))
     monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
     with pytest.raises(DatasetError) as caught:
-        datasets.load("aifb")
+        datasets.load("mutag")
     assert str(caught.value) == (
-        f"Dataset 'aifb' could not be loaded: {tmp_path}/aifb.npz does not exist; dgl cannot be imported "
+        f"Dataset 'mutag' could not be loaded: {tmp_path}/mutag.npz does not exist; dgl cannot be imported "
         "(ImportError: No module named 'dgl.data'); torch_geometric's loader failed (ConnectionError: no "
-        "route to host). Set DACERGNN_DATA to a folder that holds aifb.npz, or install torch_geometric, "
+        "route to host). Set DACERGNN_DATA to a folder that holds mutag.npz, or install torch_geometric, "
         "dgl or ogb and allow network access for its download."
     )
     monkeypatch.delenv("DACERGNN_DATA")
@@ -90,9 +90,9 @@ def test_dgl_loaders(monkeypatch: pytest.MonkeyPatch):
     g = dgl.heterograph({("a", "r", "b"): ([0], [1]), ("b", "s", "a"): ([1], [0])})
     g.nodes["b"].data["label"] = torch.tensor([1, 0])
     g.nodes["b"].data["test_mask"] = torch.tensor([0, 1], dtype=torch.uint8)
-    libraries(monkeypatch, dgl_data=types.SimpleNamespace(AIFBDataset=lambda raw_dir, verbose: [g]))
+    libraries(monkeypatch, dgl_data=types.SimpleNamespace(MUTAGDataset=lambda raw_dir, verbose: [g]))
     monkeypatch.delenv("DACERGNN_DATA", raising=False)
-    loaded = datasets.load("aifb")
+    loaded = datasets.load("mutag")
     assert loaded.target_node_type == "b"
     assert loaded.test_idx is not None
     assert loaded.test_idx.tolist() == [2]

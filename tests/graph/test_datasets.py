@@ -92,6 +92,20 @@ def test_file_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert data.num_classes == 2
 
 
+@pytest.mark.parametrize("folder", [None, "empty"])
+def test_aifb_comes_with_the_package(folder: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("DACERGNN_DATA", raising=False)
+    if folder is not None:
+        monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
+    assert datasets.on_this_machine("aifb")
+    data = datasets.load("aifb")
+    assert (data.graph.size("NS"), data.graph.size("E"), data.num_classes) == (7262, 48810, 4)
+    assert data.target_node_type == "Personen"
+    for path in datasets.PACKAGED.glob("*.npz"):
+        assert path.stat().st_size <= 200_000
+        assert "licence" in path.with_suffix(".txt").read_text()
+
+
 def test_damaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
     path = tmp_path / "aifb.npz"

@@ -92,6 +92,10 @@ def test_the_wheel_holds_the_package_alone(archives: tuple[Path, Path]) -> None:
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "dacergnn").rglob("*") if path.is_file()}
     kept = {path for path in sources if "__pycache__" not in path}
     assert kept <= set(names)
+    graph = "dacergnn/datasets/graphs/aifb"
+    assert {f"{graph}.npz", f"{graph}.txt"} <= set(names)
+    assert any(name.endswith(f"dist-info/licenses/{graph}.txt") for name in names)
+    assert "License-Expression: BSD-3-Clause AND MIT" in metadata
     for line in ("Typing :: Typed", "Project-URL: ", "Keywords: ", "Provides-Extra: pyg", "Provides-Extra: data"):
         assert line in metadata
 
