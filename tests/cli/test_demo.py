@@ -6,11 +6,13 @@ import io
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from rich.console import Console
 
+from dacergnn import datasets
 from dacergnn.cli import main
 from dacergnn.datasets import loaders
 from dacergnn.demo.command import make_run, save_sdfgs
@@ -19,6 +21,7 @@ from dacergnn.demo.memory import working_bytes
 from dacergnn.demo.screen import comparison, curves, introduction, next_steps
 from dacergnn.demo.task import Task, load_task, make_classifier, make_task
 from dacergnn.demo.training import Run
+from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
 
 
@@ -67,6 +70,14 @@ def test_training_on_the_graph_of_the_package_is_that_of_pyg(without_data: None)
             run.epoch()
     assert ours.losses[:3] == pytest.approx(theirs.losses, rel=1e-5)
     assert ours.accuracy() > 0.85 > task.chance
+
+
+def test_a_graph_without_labels_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with np.load(datasets.PACKAGED / "aifb.npz") as arrays:
+        np.savez(tmp_path / "aifb.npz", **{name: arrays[name] for name in arrays if name != "label"})
+    monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
+    with pytest.raises(DacergnnError, match=r"which aifb\.npz in DACERGNN_DATA lacks; unset DACERGNN_DATA"):
+        load_task()
 
 
 def test_the_last_commands_are_for_the_graph_and_the_width_that_ran(monkeypatch: pytest.MonkeyPatch) -> None:
