@@ -204,6 +204,40 @@ def _left(layer: Any) -> list[Any]:
     return found
 
 
+def means_of_what_is_not_dropped(layer: Layer, x: Tensor) -> Tensor:
+    x = torch.nn.functional.dropout(x, 0.5, training=False)
+    torch.set_grad_enabled(False)
+    mean = x.mean()
+    torch.set_grad_enabled(True)
+    return layer.lin(x * (1 + mean))
+
+
+def means_in_inference_mode(layer: Layer, x: Tensor) -> Tensor:
+    x = layer.lin(x) * 2
+    with torch.inference_mode():
+        layer.left.append(float(x.mean()))
+    return x * x
+
+
+@pytest.mark.parametrize("before", [means_of_what_is_not_dropped, means_in_inference_mode])
+def test_values_of_nodes_are_read_in_another_mode(before: Step) -> None:
+    """They wait for their first use."""
+
+    class Before(OfMessages):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=before(self, x).cumsum(0))
+
+    torch.manual_seed(0)
+    original: Any = Before(before).double()
+    compiled: Any = dacergnn.optimize(copy.deepcopy(original), on_unsupported="error")
+    for _ in range(2):
+        x, again = (torch.ones(N, F, dtype=torch.float64).cumsum(0).requires_grad_() for _ in range(2))
+        original(x, EDGES).square().sum().backward()
+        compiled(again, EDGES).square().sum().backward()
+        assert x.grad is not None
+        torch.testing.assert_close(again.grad, x.grad)
+
+
 @pytest.mark.parametrize("step", STEPS, ids=lambda s: s.__name__)
 @pytest.mark.parametrize("front_end", ["pyg", "dgl"])
 def test_training_steps(front_end: str, step: Step) -> None:

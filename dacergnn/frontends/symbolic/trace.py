@@ -301,7 +301,8 @@ class Trace:
             if node.real is not None:
                 continue
             if node.expr.edges is None or not _needs_edges(node.expr):
-                self._replay(node)
+                with self._outermost():
+                    self._replay(node)
             else:
                 pending.setdefault((node.expr.edges, node.elements), []).append(node)
         for (edges, _), group in pending.items():
@@ -326,7 +327,8 @@ class Trace:
             copied = node.call and (node.expr.uniform or node.call[0] in CLONES)  # no view of a leaf
             if node.expr.op == "leaf" and node.expr.tensor is not None and not copied:
                 check_unwritten(node.expr.tensor, node.expr.version)
-                node.real = self.torch(Tensor.view, node.expr.tensor, node.shape)
+                with torch.set_grad_enabled(node.call[-1] if node.call else self.grad):
+                    node.real = self.torch(Tensor.view, node.expr.tensor, node.shape)
             else:
                 func, args, kwargs, pick, tracked = node.call
                 for tensor, before in node.read:
