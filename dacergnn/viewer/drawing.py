@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 from dacergnn.viewer.boxes import Array, Box
 from dacergnn.viewer.faces import PAD, SMALL, Face
@@ -19,12 +20,19 @@ _LABEL = 32
 """Height of the label of an array."""
 _STEM = 14
 """Length of an arrow between a box and a label."""
-_WIDE = 1150
+_WIDE = 900
 """Width of a layer from which on boxes move to the layer above."""
 
 
-def draw(boxes: Sequence[Box], arrays: Mapping[str, Array], marks: Mapping[str, str], prefix: str) -> str:
-    """Returns an SVG element.
+class Picture(NamedTuple):
+    """Holds an SVG element, and its width."""
+
+    svg: str
+    width: float
+
+
+def draw(boxes: Sequence[Box], arrays: Mapping[str, Array], marks: Mapping[str, str], prefix: str) -> Picture:
+    """Returns a picture.
 
     Args:
         boxes: What to draw, in an order in which it can run; phases show their titles alone.
@@ -32,7 +40,7 @@ def draw(boxes: Sequence[Box], arrays: Mapping[str, Array], marks: Mapping[str, 
         marks: "new" or "changed", by the name of an operator.
         prefix: The identifier of the picture, with which those of its boxes begin.
     """
-    return _Drawing(boxes, arrays).text(marks, prefix)
+    return _Drawing(boxes, arrays).picture(marks, prefix)
 
 
 def box_id(prefix: str, box: Box) -> str:
@@ -62,14 +70,11 @@ class _Drawing:
         self.height = y
         self.ports = {name: at for box in boxes for name, at in self._spread(box.name, box.writes)}
 
-    def text(self, marks: Mapping[str, str], prefix: str) -> str:
+    def picture(self, marks: Mapping[str, str], prefix: str) -> Picture:
         width, height = self.layout.width + 2 * PAD, self.height + 2 * PAD
         inside = [*self._arrows(), *(part for face in self.faces.values() for part in self._box(face, marks, prefix))]
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-PAD} {-PAD} {width:.0f} {height:.0f}" '
-            f'width="{width:.0f}">'
-            f"{''.join(inside)}</svg>"
-        )
+        box = f"{-PAD} {-PAD} {width:.0f} {height:.0f}"
+        return Picture(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}">{"".join(inside)}</svg>', width)
 
     def _given(self, box: Box) -> list[str]:
         """Returns the arrays that a box reads and no box of the picture writes."""

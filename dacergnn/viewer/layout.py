@@ -9,8 +9,8 @@ from statistics import fmean
 
 GAP = 26
 """Least distance of neighbours in a layer."""
-_THREAD = 6
-"""Width of the room for an arrow that passes a layer."""
+_THREAD = -14
+"""Width of an arrow that passes a layer: arrows may be nearer to each other, and to boxes, than boxes are."""
 _SWEEPS = 24
 
 

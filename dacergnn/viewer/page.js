@@ -1,6 +1,4 @@
-"use strict";
 const panel = document.getElementById("panel");
-const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 function fill(template) {
   panel.replaceChildren(template.content.cloneNode(true));
@@ -9,6 +7,7 @@ function fill(template) {
 function choose(number) {
   all("nav button").forEach((b) => b.classList.toggle("current", b.dataset.step === number));
   all(".step").forEach((s) => (s.hidden = s.dataset.step !== number));
+  showFirstBoxes();
   unselect();
 }
 
@@ -44,8 +43,10 @@ function showDetail() {
   all(".phases").forEach((d) => (d.hidden = every));
   all(".operators").forEach((d) => (d.hidden = !every));
   all(".switch").forEach((b) => (b.textContent = every ? "show phases" : "show all operators"));
+  showFirstBoxes();
   unselect();
 }
 
+document.querySelector("details").open = innerWidth > 1000;
 const asked = document.querySelector(`nav button[data-step="${CSS.escape(location.hash.slice(1))}"]`);
 choose((asked || all("nav button").at(-1)).dataset.step);

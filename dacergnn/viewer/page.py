@@ -10,7 +10,7 @@ from pathlib import Path
 from dacergnn.graph.spaces import kind
 from dacergnn.sdfg_passes import PassStep
 from dacergnn.viewer.boxes import Array, Box
-from dacergnn.viewer.drawing import HEAD, box_id, draw
+from dacergnn.viewer.drawing import HEAD, Picture, box_id, draw
 from dacergnn.viewer.faces import ICONS
 from dacergnn.viewer.steps import Side, Step, steps_of
 
@@ -39,9 +39,26 @@ _COLOURS = {
     "mark changed": "changed in this step",
 }
 
+_ZOOMS = {
+    "-": ("\N{MINUS SIGN}", "smaller"),
+    "+": ("+", "larger"),
+    "f": ("fit", "whole picture"),
+    "0": ("reset", "readable size"),
+}
+"""The face and the meaning of the buttons below a key of the keyboard that does the same."""
+_ZOOM = "".join(
+    f'<button data-zoom="{key}" title="{text} (key {key})">{face}</button>' for key, (face, text) in _ZOOMS.items()
+)
+_MOVES = (
+    "<b>Ctrl + wheel</b> or <b>+ -</b> zoom",
+    "<b>drag</b>, <b>wheel</b> or <b>arrow keys</b> move a picture",
+    "<b>f</b> whole picture",
+    "<b>0</b> readable size",
+)
+
 
 def page(steps: Sequence[PassStep], sizes: Mapping[str, int], files: Mapping[tuple[int, str], str], title: str) -> str:
-    """Returns HTML text that shows the steps of a compilation, forward and backward side by side.
+    """Returns HTML text that shows the steps of a compilation in pictures of forward and backward.
 
     Args:
         steps: All steps, with their SDFGs; those that changed nothing are left out.
@@ -50,16 +67,19 @@ def page(steps: Sequence[PassStep], sizes: Mapping[str, int], files: Mapping[tup
         title: The title of the page.
     """
     shown = [*steps_of(steps, sizes, files)]
-    here = Path(__file__).parent
+    style, *scripts = (
+        (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("page.css", "zoom.js", "page.js")
+    )
     sections = "".join(_section(step) for step in shown)
     buttons = "".join(_button(step) for step in shown)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{(here / 'page.css').read_text(encoding='utf-8')}</style></head><body>"
-        f"{HEAD}<header><h1>{escape(title)}</h1>{_legend(shown, sizes)}</header>"
+        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head><body>'
+        f"{HEAD}<header><h1>{escape(title)}</h1>"
+        f"<details><summary>Legend</summary>{_legend(shown, sizes)}</details></header>"
         f'<main><aside><nav id="steps">{buttons}</nav><section id="panel"></section></aside>'
         f'<div id="stage">{sections}</div></main>'
-        f"<script>{(here / 'page.js').read_text(encoding='utf-8')}</script></body></html>\n"
+        f"<script>{''.join(scripts)}</script></body></html>\n"
     )
 
 
@@ -100,15 +120,24 @@ def _sentence(name: str) -> str:
 
 def _figure(prefix: str, side: Side) -> str:
     marks = side.difference.marks if side.difference is not None else {}
-    every = draw(side.boxes, side.arrays, marks, prefix)
-    count = f"{len(side.boxes)} operators"
+    every, count = draw(side.boxes, side.arrays, marks, prefix), f"{len(side.boxes)} operators"
     if side.role == "forward":
-        return f'<figure class="forward"><figcaption>forward <small>{count}</small></figcaption>{every}</figure>'
+        return (
+            f"<figure><figcaption>forward <small>{count}</small>{_ZOOM}</figcaption>{_view('forward', every)}</figure>"
+        )
     phases = draw(side.phases, side.arrays, marks, prefix)
-    switch = '<button class="switch" data-other="phases">show all operators</button>'
+    switch = '<button class="switch">show all operators</button>'
     return (
-        f"<figure><figcaption>backward <small>{count} in {len(side.phases)} phases</small> {switch}</figcaption>"
-        f'<div class="phases">{phases}</div><div class="operators" hidden>{every}</div></figure>'
+        f"<figure><figcaption>backward <small>{count} in {len(side.phases)} phases</small>{switch}{_ZOOM}</figcaption>"
+        f"{_view('phases', phases)}{_view('operators', every, hidden=True)}</figure>"
+    )
+
+
+def _view(kind: str, picture: Picture, *, hidden: bool = False) -> str:
+    """Returns a picture in an element that scrolls; the arrow keys move the picture that has the focus."""
+    return (
+        f'<div class="view {kind}" data-kind="{kind}" style="--width: {picture.width:.0f}px" '
+        f'tabindex="0"{" hidden" * hidden}>{picture.svg}</div>'
     )
 
 
@@ -168,5 +197,5 @@ def _legend(steps: Sequence[Step], sizes: Mapping[str, int]) -> str:
     colours = [f'<span class="{style}">{text}</span>' for style, text in _COLOURS.items()]
     return "".join(
         f'<p class="legend">{"".join(f"<span>{text}</span>" for text in texts)}</p>'
-        for texts in (rows, [*_SIGNS, *icons], colours)
+        for texts in (rows, [*_SIGNS, *icons], colours, _MOVES)
     )

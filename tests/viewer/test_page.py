@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from PIL import Image
@@ -110,6 +110,114 @@ def test_every_text_is_inside_its_box(browser: Page) -> None:
     for name in ("frontend", "select adjacency"):
         step(browser, name)
         assert browser.value(outside) == []
+
+
+SIZES = f"""[...document.querySelectorAll('{VISIBLE} svg')].filter(s => s.checkVisibility())
+    .map(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width)"""
+"""How large letters are, as parts of their size in the picture, in each picture that is shown."""
+
+
+def resize(browser: Page, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.call("Emulation.setDeviceMetricsOverride", **size)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("width", [800, 1400, 1600])
+def test_letters_are_readable_and_the_page_is_as_wide_as_the_screen(browser: Page, width: int) -> None:
+    resize(browser, width)
+    for name in ("frontend", "select adjacency"):
+        step(browser, name)
+        assert min(browser.value(SIZES)) > 0.84
+        assert browser.value("document.documentElement.scrollWidth") == width
+    resize(browser, 1600)
+
+
+def mouse(browser: Page, kind: str, **arguments: float | str) -> None:
+    browser.call("Input.dispatchMouseEvent", **{"type": kind, "x": 500, "y": 500, **arguments})
+
+
+def wheel(browser: Page, along: float, modifiers: int) -> None:
+    mouse(browser, "mouseWheel", deltaX=0, deltaY=along, modifiers=modifiers)
+    browser.value("new Promise(done => setTimeout(done, 300))")  # scrolling is smooth
+
+
+def key(browser: Page, name: str, code: int = 0) -> None:
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key=name, windowsVirtualKeyCode=code)
+    browser.value("new Promise(done => setTimeout(done, 300))")
+
+
+def drag(browser: Page) -> None:
+    mouse(browser, "mousePressed", button="left", clickCount=1)
+    for y in (480, 440, 400):
+        mouse(browser, "mouseMoved", y=y, button="left", buttons=1)
+    mouse(browser, "mouseReleased", y=400, button="left", clickCount=1)
+
+
+ZOOMS: dict[str, tuple[Callable[[Page], None], float]] = {
+    "button +": (lambda b: b.click(f"{VISIBLE} [data-zoom='+']"), 1.25),
+    "button -": (lambda b: b.click(f"{VISIBLE} [data-zoom='-']"), 0.8),
+    "wheel up": (lambda b: wheel(b, -100, 2), 1.25),
+    "wheel down": (lambda b: wheel(b, 100, 2), 0.8),
+    "key +": (lambda b: key(b, "+"), 1.25),
+    "key -": (lambda b: key(b, "-"), 0.8),
+}
+MOVES: dict[str, Callable[[Page], None]] = {
+    "wheel": lambda b: wheel(b, 100, 0),
+    "key": lambda b: key(b, "ArrowDown", 40),
+    "drag": drag,
+}
+
+
+@pytest.fixture
+def forward(browser: Page) -> Iterator[Page]:
+    """A page whose forward has the focus and its readable size, at the top of the screen."""
+    step(browser, "select adjacency")
+    browser.value(f"window.scrollTo(0, 0), document.querySelector('{VISIBLE} .forward').focus()")
+    yield browser
+    browser.value(f"zoomTo(document.querySelector('{VISIBLE} .forward'), null)")
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("way", ZOOMS)
+def test_zoom(forward: Page, way: str) -> None:
+    change, factor = ZOOMS[way]
+    before, other = forward.value(SIZES)
+    change(forward)
+    assert forward.value(SIZES) == [pytest.approx(before * factor, rel=0.01), other]
+    step(forward, "traversal fusion")  # other steps have the zoom, too
+    assert forward.value(SIZES)[0] == pytest.approx(before * factor, rel=0.01)
+    forward.click(f"{VISIBLE} [data-zoom='0']")
+    assert forward.value(SIZES)[0] == pytest.approx(before, rel=0.01)
+
+
+@pytest.mark.check
+def test_the_wheel_keeps_the_place_below_the_pointer(forward: Page) -> None:
+    forward.value(f"zoomTo(document.querySelector('{VISIBLE} .forward'), 3)")
+    place = f"""(s => [(500 - s.left) / s.width, (500 - s.top) / s.height])(
+        document.querySelector('{VISIBLE} .forward svg').getBoundingClientRect())"""
+    forward.value(f"document.querySelector('{VISIBLE} .forward').scrollTo(400, 300)")
+    before = forward.value(place)
+    wheel(forward, -100, 2)
+    assert forward.value(place) == pytest.approx(before, abs=0.005)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("way", MOVES)
+def test_moves(forward: Page, way: str) -> None:
+    forward.value(f"zoomTo(document.querySelector('{VISIBLE} .forward'), 3)")
+    top = f"document.querySelector('{VISIBLE} .forward').scrollTop"
+    before = forward.value(f"{top} = 50")
+    MOVES[way](forward)
+    assert forward.value(top) > before
+    assert forward.value(f"document.querySelectorAll('{VISIBLE} .selected').length") == 0  # a drag is no click
+
+
+@pytest.mark.check
+def test_the_whole_picture_fits(forward: Page) -> None:
+    key(forward, "f")
+    assert forward.value(f"(v => v.scrollHeight <= v.clientHeight)(document.querySelector('{VISIBLE} .forward'))")
 
 
 def test_the_page_is_whole_without_network() -> None:
