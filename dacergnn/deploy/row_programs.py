@@ -24,6 +24,7 @@ from dacergnn.deploy.sizes import Size, size_of
 from dacergnn.errors import ProgramError, UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.record import apply_rule
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.table import RULES
@@ -209,7 +210,7 @@ class RowPrograms:
                 exprs.append(expr)
         if not exprs:
             return None
-        program, outputs, leaves, _ = region(exprs, bipartite=False)
+        program, outputs, leaves, _ = region(exprs, bipartite=False, names=Names())
         compiled = compiled_program(program, made[0].dtype, torch.int32, self._config, TYPICAL)
         try:
             results: list[Array | None] = [None] * len(compiled.outputs)

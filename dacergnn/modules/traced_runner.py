@@ -18,6 +18,7 @@ from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Tracer
 from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
 from dacergnn.frontends.symbolic.edges import EdgeSet, Form
+from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.frontends.symbolic.value import computed
 from dacergnn.graph import HeteroGraph
@@ -87,7 +88,8 @@ class TracedRunner(Runner):
             attempt = replays.attempt(args, kwargs)
             _check_hooks(self.original)
             _check_types(self.original)
-            runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt)
+            names = Names.of(self.original, args, kwargs)
+            runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt, names)
             with _as_before(self.original, (args, kwargs)) as runtime.before:
                 result = self.tracer.call(runtime, args, kwargs)
                 runtime.before.check_counted()
@@ -145,8 +147,9 @@ class TracedRunner(Runner):
 class _Runtime:
     """Finds graphs and runs programs for one call."""
 
-    def __init__(self, runner: TracedRunner, kept: set[int], attempt: Attempt | None) -> None:
+    def __init__(self, runner: TracedRunner, kept: set[int], attempt: Attempt | None, names: Names) -> None:
         self.runner = runner
+        self.names = names
         self.kept = kept
         self.attempt = attempt
         self.tape: Tape | None = None if attempt is None else attempt.tape

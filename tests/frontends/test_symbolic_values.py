@@ -17,6 +17,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.frontends.symbolic.edges import EdgeSet, edge_index
+from dacergnn.frontends.symbolic.names import Names
 from dacergnn.graph import HeteroGraph
 
 N, E, H, K = 7, 15, 2, 3
@@ -29,6 +30,8 @@ class Interpreted:
 
     tape = None
     """Nothing is repeated."""
+    names = Names()
+    """Nothing is a parameter."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

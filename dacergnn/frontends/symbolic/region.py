@@ -12,6 +12,7 @@ from dacergnn.frontends.frontend import ProgramSource, spec
 from dacergnn.frontends.symbolic.callers import Caller, place_of
 from dacergnn.frontends.symbolic.edges import SIDES
 from dacergnn.frontends.symbolic.expr import Expr, reached
+from dacergnn.frontends.symbolic.names import Names
 from dacergnn.library_nodes import form
 from dacergnn.library_nodes.form import Const, Op, Ref, Shape, Statement, statement_text
 from dacergnn.library_nodes.place import Place
@@ -34,7 +35,7 @@ class Region:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """Holds the steps of a region, those whose values are wanted, and what made each step.
+    """Holds the steps of a region, those whose values are wanted, its names, and what made each step.
 
     Steps that different code made are equal, since they make the same program.
     """
@@ -42,11 +43,13 @@ class _Recorded:
     steps: tuple[Step, ...]
     wanted: tuple[int, ...]
     bipartite: bool
+    name: str
+    names: tuple[str | None, ...]
     callers: Sequence[Caller | None] = field(compare=False)
 
 
 def region(
-    exprs: Sequence[Expr], bipartite: bool
+    exprs: Sequence[Expr], bipartite: bool, names: Names
 ) -> tuple[ProgramSource, Sequence[tuple[int, str]], list[Expr], Sequence[str]]:
     """Returns the program for some expressions, its outputs as in `Region`, its inputs and their row spaces."""
     steps: dict[object, int] = {}
@@ -67,7 +70,9 @@ def region(
                 leaves.append(expr)
         positions[expr.serial] = position
         callers[position] = callers[position] or expr.caller
-    made = _emitted(_Recorded(tuple(order), tuple([positions[e.serial] for e in exprs]), bipartite, callers))
+    wanted = tuple([positions[e.serial] for e in exprs])
+    named = tuple([names.inputs.get(id(leaf.tensor)) for leaf in leaves])
+    made = _emitted(_Recorded(tuple(order), wanted, bipartite, names.program, named, callers))
     return made.program, made.outputs, leaves, made.inputs
 
 
@@ -79,6 +84,7 @@ def _emitted(recorded: _Recorded) -> Region:
 class _Emitter:
     def __init__(self, recorded: _Recorded) -> None:
         self.steps, self.wanted, self.bipartite = recorded.steps, recorded.wanted, recorded.bipartite
+        self.name, self.given = recorded.name, recorded.names
         self.spaces = _spaces(self.steps, self.bipartite)
         self.places = [None if caller is None else place_of(caller) for caller in recorded.callers]
         for i in reversed(range(len(self.steps))):  # parts of a step have its place
@@ -90,15 +96,19 @@ class _Emitter:
 
     def emit(self) -> Region:
         inputs = [i for i, step in enumerate(self.steps) if step[0] in INPUTS]
+        given = dict(zip(inputs, self.given, strict=True))
         for i in range(len(self.steps)):
             if i in inputs or i in self.named:
-                self.names[i] = f"v{len(self.names)}"
+                name = given.get(i)
+                if name is None or name in self.names.values():  # a tensor may be both rows and a constant
+                    name = f"v{len(self.names)}"
+                self.names[i] = name
             if i in self.named:
                 self._assign(i)
         spaces = [self.spaces[i] or "ONE" for i in inputs]
         declared = [f"{self.names[i]}: {spec(s, *self.steps[i][3])}" for i, s in zip(inputs, spaces, strict=True)]
         results = list(dict.fromkeys(self.wanted))
-        lines = [(f"def layer({', '.join(['g', *declared])}):", None), *self._loops()]
+        lines = [(f"def {self.name}({', '.join(['g', *declared])}):", None), *self._loops()]
         lines.append((f"    return {', '.join(self.names[i] for i in results)}", None))
         outputs = tuple((results.index(i), self.spaces[i] or "ONE") for i in self.wanted)
         text = PlacedText("".join(f"{line}\n" for line, _ in lines), [place for _, place in lines])

@@ -21,6 +21,7 @@ from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
 from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed
 from dacergnn.frontends.symbolic.functions import applied_to_numbers
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
+from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.tape import Tape
@@ -45,6 +46,8 @@ class Runtime(Protocol):
 
     tape: Tape | None
     """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
+    names: Names
+    """Holds the names of programs and of their inputs."""
 
     def known(self, module: nn.Module) -> nn.Module:
         """Returns the module that users know in place of the recorded layer, or of a part of it."""
@@ -360,7 +363,7 @@ class Trace:
 
     def _run(self, edges: EdgeSet, nodes: list[Node]) -> None:
         exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
-        program, outputs, leaves, spaces = region(exprs, edges.bipartite)
+        program, outputs, leaves, spaces = region(exprs, edges.bipartite, self.runtime.names)
         if not edges.unwritten:
             raise UnsupportedCallError("edges, or their types, are written to in place after they have been used.")
         graph = self.runtime.find_graph(edges)

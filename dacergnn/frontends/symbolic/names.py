@@ -1,0 +1,59 @@
+"""Names of recorded programs and of their inputs: the layer's class, paths of parameters, and names of arguments."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from dacergnn.library_nodes.form import ENTITY, GRADIENT
+from dacergnn.library_nodes.operators import OPERATORS
+from dacergnn.program.names import name_problem
+
+_TAKEN = frozenset(("g", *ENTITY.values(), *OPERATORS))
+"""Words of the program form, which could be names of arrays but would be hard to read as such."""
+_MADE = re.compile(rf"v\d+$|{GRADIENT}")
+"""Names that recording and passes give."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Holds the name of a layer's programs, and names of inputs by the ids of their tensors; some may be equal."""
+
+    program: str = "layer"
+    inputs: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    @classmethod
+    def of(cls, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names:
+        """Returns the names for a call: ``lin_weight`` for the parameter ``lin.weight``; layers of a class share them.
+
+        So do equal parts of a layer, ``first.lin.weight`` and ``second.lin.weight``, since programs are known by their
+        texts. What cannot be the name of an array is left out.
+        """
+        named = [(_short(path), tensor) for path, tensor in _named(module, args, kwargs)]
+        inputs = {id(tensor): name for name, tensor in reversed(named) if _is_readable(name)}
+        kind = type(module).__name__
+        return cls(kind if _is_readable(kind) else cls.program, inputs)
+
+
+def _short(path: str) -> str:
+    """Returns the last two names of a path, without numbers of parts."""
+    return "_".join([part for part in path.split(".") if not part.isdigit()][-2:])
+
+
+def _named(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):  # the call raises its own error
+        return
+    yield from ((name, value) for name, value in bound.arguments.items() if isinstance(value, Tensor))
+
+
+def _is_readable(name: str) -> bool:
+    return name_problem(name) is None and name not in _TAKEN and not _MADE.match(name)
