@@ -59,7 +59,7 @@ def test_programs_name_class_parameters_and_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("paths", "names"),
     [
-        (["lin.weight", "lin_weight"], [None, "lin_weight"]),  # a layer names its own parameters first
+        (["lin.weight", "part.0.lin.weight", "other.1.weight"], ["lin_weight", "lin_weight", "other_weight"]),
         (["exp", "g", "n", "v3", "grad_x"], [None] * 5),  # words of programs, and names that recording and passes give
         (["class_", "_own", "lambda.x", "ptr_E_dst"], ["class_", None, "lambda_x", None]),
     ],
@@ -75,3 +75,28 @@ def test_what_cannot_be_a_name_is_left_out(paths: list[str], names: list[str | N
         part.register_parameter(last, nn.Parameter(torch.ones(1)))
     found = Names.of(module, (), {}).inputs
     assert [found.get(id(module.get_parameter(path))) for path in paths] == names
+
+
+class Twice(MessagePassing):
+    """Propagates in two equal steps, each with a linear layer of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(3, 3) for _ in range(2))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for part in self.parts:
+            x = self.propagate(edge_index, x=part(x)).cumsum(0)
+        return x
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j.tanh()
+
+
+def test_equal_parts_share_a_program() -> None:
+    original = Twice()
+    layer: Any = dacergnn.optimize(copy.deepcopy(original), on_unsupported="error")
+    with torch.no_grad():
+        torch.testing.assert_close(layer(X, INDEX), original(X, INDEX))
+    (report,) = dacergnn.explain(layer).layers
+    assert len(report.builds) == 1
