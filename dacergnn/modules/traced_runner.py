@@ -88,7 +88,7 @@ class TracedRunner(Runner):
             attempt = replays.attempt(args, kwargs)
             _check_hooks(self.original)
             _check_types(self.original)
-            names = Names.of(self.original, args, kwargs)
+            names = Names.of(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt, names)
             with _as_before(self.original, (args, kwargs)) as runtime.before:
                 result = self.tracer.call(runtime, args, kwargs)

@@ -1,14 +1,12 @@
-"""Names of recorded programs and of their inputs: the layer's class, paths of parameters, and names of arguments."""
+"""Names of recorded programs and of their inputs: the layer's class, and paths of parameters."""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from dacergnn.library_nodes.form import ENTITY, GRADIENT
 from dacergnn.library_nodes.operators import OPERATORS
@@ -28,13 +26,13 @@ class Names:
     inputs: Mapping[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
-    def of(cls, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names:
-        """Returns the names for a call: ``lin_weight`` for the parameter ``lin.weight``; layers of a class share them.
+    def of(cls, module: nn.Module) -> Names:
+        """Returns the names of a layer: ``lin_weight`` for the parameter ``lin.weight``; layers of a class share them.
 
         So do equal parts of a layer, ``first.lin.weight`` and ``second.lin.weight``, since programs are known by their
         texts. What cannot be the name of an array is left out.
         """
-        named = [(_short(path), tensor) for path, tensor in _named(module, args, kwargs)]
+        named = [(_short(path), tensor) for path, tensor in (*module.named_parameters(), *module.named_buffers())]
         inputs = {id(tensor): name for name, tensor in reversed(named) if _is_readable(name)}
         kind = type(module).__name__
         return cls(kind if _is_readable(kind) else cls.program, inputs)
@@ -43,16 +41,6 @@ class Names:
 def _short(path: str) -> str:
     """Returns the last two names of a path, without numbers of parts."""
     return "_".join([part for part in path.split(".") if not part.isdigit()][-2:])
-
-
-def _named(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
-    try:
-        bound = inspect.signature(module.forward).bind(*args, **kwargs)
-    except (TypeError, ValueError):  # the call raises its own error
-        return
-    yield from ((name, value) for name, value in bound.arguments.items() if isinstance(value, Tensor))
 
 
 def _is_readable(name: str) -> bool:
