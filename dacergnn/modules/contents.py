@@ -59,6 +59,9 @@ class Contents:
         self._numbers = [(t, t.detach().clone(), version(t)) for t in small]
         arrays = {id(a): a for a in items if isinstance(a, np.ndarray) and a.flags.writeable and a.nbytes < _LARGE}
         self._arrays = [(array, array.copy()) for array in arrays.values()]
+        recorded = [t for t in arguments if t.is_floating_point() or t.dim() == 1]  # others are passed on
+        self.holds_arguments = not {*map(id, tensors)}.isdisjoint(map(id, recorded))
+        """Tells whether the module holds an argument in whose place there is a recorded value."""
         self._places = {_memory(t) for t in (*tensors, *arguments)}
         self._read: set[object] = set()
         """Memory and identities of the tensors that were read."""

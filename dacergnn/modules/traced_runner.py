@@ -27,7 +27,7 @@ from dacergnn.modules.contents import Contents
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
-from dacergnn.modules.replay.user_code import compares_types, user_functions
+from dacergnn.modules.replay.user_code import asks_for_ids, compares_identities, compares_types, user_functions
 from dacergnn.modules.runner import FAILURES, Runner, as_both
 from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.cuda_device import random_state, set_random_state
@@ -87,10 +87,10 @@ class TracedRunner(Runner):
         try:
             attempt = replays.attempt(args, kwargs)
             _check_hooks(self.original)
-            _check_types(self.original)
             names = Names.of(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt, names)
             with _as_before(self.original, (args, kwargs)) as runtime.before:
+                _check_code(self.original, runtime.before)
                 result = self.tracer.call(runtime, args, kwargs)
                 runtime.before.check_counted()
             self.check_plan()
@@ -184,11 +184,19 @@ class _Runtime:
         return nullcontext() if self.attempt is None else self.attempt.looks
 
 
-def _check_types(module: nn.Module) -> None:
-    """Raises UnsupportedCallError if users' code may compare types of tensors, which recorded values do not have."""
+def _check_code(module: nn.Module, before: Contents) -> None:
+    """Raises UnsupportedCallError if users' code may see that recorded values are other objects than tensors."""
     for function in user_functions(module):
-        if compares_types(function.__code__):
-            raise UnsupportedCallError(f"{function.__qualname__} compares types of tensors; use isinstance.")
+        code, name = function.__code__, function.__qualname__
+        if compares_types(code):
+            raise UnsupportedCallError(f"{name} compares types of tensors; use isinstance.")
+        if asks_for_ids(code):
+            raise UnsupportedCallError(f"{name} calls id, and recorded values have others than tensors.")
+        if before.holds_arguments and compares_identities(code):
+            raise UnsupportedCallError(
+                f"{name} compares objects by `is`, and an attribute of the layer is an argument of the call; recorded "
+                "values are other objects."
+            )
 
 
 def _check_hooks(module: nn.Module) -> None:

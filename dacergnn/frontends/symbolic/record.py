@@ -49,7 +49,7 @@ ABOUT = {
 }  # fmt: skip
 """Functions that depend on shape and type alone."""
 
-_OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_base", "output_nr")
+OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_base", "output_nr")
 """Attributes that tell how a tensor was computed; a recorded value has those of the tensor that it becomes."""
 
 
@@ -142,7 +142,7 @@ def _attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return value.detach()
     if name in ("T", "mT", "H", "mH") and isinstance(value, Value):
         return value.transpose(-2, -1)
-    if name in _OF_GRADIENTS and isinstance(value, Value):
+    if name in OF_GRADIENTS and isinstance(value, Value):
         value.owner.once(f"{name} is read")
         return func(value.owner.results(value))
     with untracked():

@@ -94,7 +94,7 @@ class Value(Tensor):
     def dtype(self) -> torch.dtype:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         return self.node.dtype
 
-    __class__ = property(lambda self: Tensor)  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    __class__ = property(lambda self: self._given_class())  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     layout = property(lambda self: torch.strided)  # pyright: ignore[reportAssignmentType]
     is_cuda = property(lambda self: self.owner.device.type == "cuda")  # pyright: ignore[reportAssignmentType]
 
@@ -117,6 +117,20 @@ class Value(Tensor):
 
     def __format__(self, format_spec: str) -> str:
         return repr(self)
+
+    def _given_class(self) -> type[Tensor]:
+        """Returns the class of the tensor that was passed to the call, a parameter for example."""
+        real = self.node.real
+        return type(real) if real is not None and self.owner.given(real) else Tensor
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns what users have set on the tensor that was passed to the call."""
+        node: Node | None = self.__dict__.get("node")
+        real = None if node is None else node.real
+        if real is None or not self.owner.given(real):
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+        self.owner.once("attributes of an argument are read")
+        return getattr(real, name)
 
     def alone(self) -> bool:
         """Returns whether no other value that is still in use shares this one's memory."""

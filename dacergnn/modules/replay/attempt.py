@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain
-from dacergnn.frontends.symbolic.record import ABOUT, COUNTS, STRIDED
+from dacergnn.frontends.symbolic.record import ABOUT, COUNTS, OF_GRADIENTS, STRIDED
 from dacergnn.frontends.symbolic.sizes import Size
 from dacergnn.frontends.symbolic.tape import ProgramRun, Tape
 from dacergnn.frontends.symbolic.value import Value
@@ -37,6 +37,8 @@ class Looks(TorchFunctionMode):
         tape, options = self._tape, kwargs or {}
         if _about_form(func):
             return self._form(func, args, options)
+        if func.__name__ == "__get__" and func.__self__.__name__ in OF_GRADIENTS:
+            tape.refuse(f"{func.__self__.__name__} is read")
         before = len(tape.steps)
         result = func(*args, **options)
         if not _recorded(result) and not tape.made_since(before, result):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import itertools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,7 +112,27 @@ def compares_types(code: CodeType) -> bool:
     """Returns whether code may compare ``type(x)`` with a class of tensors."""
     names = {"type", "Tensor"} <= {*code.co_names}
     compares = names and any(step.opname in _COMPARISONS for step in dis.get_instructions(code))
-    return compares or any(compares_types(const) for const in code.co_consts if isinstance(const, CodeType))
+    return compares or any(map(compares_types, _inner(code)))
+
+
+@lru_cache(maxsize=4096)
+def asks_for_ids(code: CodeType) -> bool:
+    """Returns whether code may call ``id``."""
+    return "id" in code.co_names or any(map(asks_for_ids, _inner(code)))
+
+
+@lru_cache(maxsize=4096)
+def compares_identities(code: CodeType) -> bool:
+    """Returns whether code compares objects by ``is``, other than with constants."""
+    steps = [*dis.get_instructions(code)]
+    compares = any(
+        step.opname == "IS_OP" and before.opname != "LOAD_CONST" for before, step in itertools.pairwise(steps)
+    )
+    return compares or any(map(compares_identities, _inner(code)))
+
+
+def _inner(code: CodeType) -> list[CodeType]:
+    return [const for const in code.co_consts if isinstance(const, CodeType)]
 
 
 def is_user(owner: str) -> bool:
