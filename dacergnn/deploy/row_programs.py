@@ -40,9 +40,13 @@ class _Recording:
     """Is the surroundings of a trace: nothing is computed while rows are recorded."""
 
     tape = None
+    names = Names()
 
     def known(self, module: Any) -> Any:
         return module
+
+    def note(self, tensor: Tensor) -> None:
+        pass
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return _ELEMENTS

@@ -24,6 +24,7 @@ _LARGE, _LARGE_ARGUMENT = 1 << 26, 1 << 16
 
 All buffers are copied.
 """
+_is_transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 _SEQUENCES = (list, deque)
 _TABLES = (dict, OrderedDict)
 
@@ -55,8 +56,8 @@ class Contents:
         large = [t for t in tensors if id(t) not in buffers and _bytes(t) >= _LARGE]
         large += [t for t in arguments if _bytes(t) >= _LARGE_ARGUMENT]
         self._large = [(t, version(t)) for t in large]
-        small = [t for t in (*tensors, *arguments) if not (t.is_meta or any(t is other for other in large))]
-        self._numbers = [(t, t.detach().clone(), version(t)) for t in small]
+        small = [t for t in (*tensors, *arguments) if not any(t is other for other in large)]
+        self._numbers = [(t, t.detach().clone(), version(t)) for t in small if _has_numbers(t)]
         arrays = {id(a): a for a in items if isinstance(a, np.ndarray) and a.flags.writeable and a.nbytes < _LARGE}
         self._arrays = [(array, array.copy()) for array in arrays.values()]
         recorded = [t for t in arguments if t.is_floating_point() or t.dim() == 1]  # others are passed on
@@ -106,7 +107,8 @@ class Contents:
     def note(self, tensor: Tensor) -> None:
         """Notes a tensor that the call reads, and may read again later; a small one of its own is copied."""
         place = _memory(tensor)
-        if place not in self._read and place not in self._places and _bytes(tensor) < _LARGE_ARGUMENT:
+        known = place in self._read or place in self._places
+        if not known and _bytes(tensor) < _LARGE_ARGUMENT and _has_numbers(tensor):
             self._own.append((tensor, tensor.detach().clone(), version(tensor)))
         self._read |= {place, id(tensor)}
 
@@ -157,6 +159,11 @@ def _equal(a: Tensor, b: Tensor) -> bool:
     if a.shape != b.shape:
         return False
     return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _has_numbers(tensor: Tensor) -> bool:
+    """Returns whether the numbers of a tensor can be looked at: not without memory, or within a transform."""
+    return not (tensor.is_meta or _is_transformed(tensor))
 
 
 def _bytes(tensor: Tensor) -> int:
