@@ -17,7 +17,7 @@ from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Tracer
 from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
-from dacergnn.frontends.symbolic.edges import EdgeSet, Form
+from dacergnn.frontends.symbolic.edges import EdgeSet, Form, unseen
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.frontends.symbolic.value import computed
@@ -163,7 +163,8 @@ class _Runtime:
     def note(self, tensor: Tensor) -> None:
         """Notes a tensor that recorded values are computed from, perhaps after the layer has gone on."""
         if self.before is not None:
-            self.before.note(tensor)
+            with unseen():
+                self.before.note(tensor)
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         """Returns the types of elements that programs take on a device."""
