@@ -1,6 +1,7 @@
 """Imports all that `import dacergnn` offers."""
 
-from dacergnn import datasets, deploy
+from dacergnn import datasets
+from dacergnn import deploy as deploy
 from dacergnn.api import compile, explain, optimize, revert
 from dacergnn.config import Config, Rates
 from dacergnn.deploy.library import export
@@ -51,7 +52,6 @@ __all__ = [
     "VerificationError",
     "compile",
     "datasets",
-    "deploy",
     "explain",
     "export",
     "inference",

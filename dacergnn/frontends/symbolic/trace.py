@@ -350,7 +350,9 @@ class Trace:
 
     def _replayed(self, value: Any) -> Any:
         if type(value) is Node:
-            self.materialise([value])
+            if len(value.call) > 1:
+                return self._replay(value)
+            self.materialise([value])  # no function of torch computes it
             return value.real
         if type(value) in (tuple, list):
             return type(value)([self._replayed(v) for v in value])
