@@ -54,11 +54,18 @@ it that it has on the original; where no program can have that effect, the origi
 - **A forward's own Python** keeps its meaning where a forward is recorded: in layers without a front end, and over DGL
   graphs. Values that are computed under `no_grad`, `set_grad_enabled(False)` or `inference_mode`, or are detached, have
   no gradients, and reading them changes nothing. Each `torch.autograd.Function` runs as it is, on tensors. Hooks,
-  `retain_grad` and `torch.autograd.grad` see tensors. Strides and identities of arguments are the user's. A forward
-  that turns gradients on within `no_grad`, reads strides of what a program computes, or applies a `Function` to values
-  per edge runs as the original, with a warning.
+  `retain_grad` and `torch.autograd.grad` see tensors. Strides and identities of arguments are the user's.
+  A forward runs as the original, with a warning, if it
+  - turns gradients or autocast on, or transforms functions by `torch.func`, within itself;
+  - applies a `Function` to values per edge, or asks for a gradient of a value that others were computed from before;
+  - reads strides of what a program computes, calls `id`, compares types of tensors, or compares arguments by `is` with
+    what the layer holds;
+  - writes to edges, buffers, its own tensors or arrays that were read before, or to memory that several tensors share.
+    A write by `.data` to a tensor of more than 64 KiB that the forward has made itself is not noticed.
+
   What it has changed before it gives way to the original is given back: attributes, lists, dictionaries and sets that
-  the layer or its code leads to, tensors in them, hooks of arguments, and the state of random numbers.
+  the layer or its code leads to, tensors and arrays in them, small arguments, hooks of arguments, and the state of
+  random numbers.
 - **Parts of a model** (`model.act`, `model.convs[0]`) mean by themselves what they mean in the original.
 - **Graphs that change** have a page of their own: [graphs.md](graphs.md).
 
