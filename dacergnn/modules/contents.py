@@ -44,7 +44,9 @@ class Contents:
     def __init__(self, module: nn.Module, arguments: Sequence[Tensor] = ()) -> None:
         self._module = module
         lazy = any(map(is_lazy, module.parameters()))  # what the first call makes of its parameters has to stay
-        named = [] if lazy else _named(module)
+        self.functions = user_functions(module)
+        """The functions of users' code that a call may run."""
+        named = [] if lazy else self._named()
         containers = [] if lazy else _containers(module, named)
         held_items = chain.from_iterable(held.values() if isinstance(held, _TABLES) else held for held in containers)
         items = [*named, *held_items]
@@ -70,6 +72,10 @@ class Contents:
         """Tensors that the call has made itself, as they were when they were read first."""
         self._generators = [(g, g.get_state()) for g in items if isinstance(g, torch.Generator)]
         self._random = random.getstate(), np.random.get_state()  # noqa: NPY002  users' code may draw from it
+
+    def _named(self) -> list[Any]:
+        """Returns the global objects that users' code names."""
+        return [value for function in self.functions for value in named_by(function)]
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -127,7 +133,7 @@ class Contents:
 
     def replace(self, replaced: Callable[[Any], Any]) -> None:
         """Puts other objects in the places of those that containers hold now."""
-        for held in _containers(self._module, _named(self._module)):
+        for held in _containers(self._module, self._named()):
             places = range(len(held)) if isinstance(held, _SEQUENCES) else [*held] if isinstance(held, _TABLES) else ()
             for place in places:
                 value: Any = replaced(held[place])
@@ -180,11 +186,6 @@ def _memory(tensor: Tensor) -> tuple[str, int]:
 
 def _is(a: object, b: object) -> bool:
     return a is b
-
-
-def _named(module: nn.Module) -> list[Any]:
-    """Returns the global objects that users' code in a tree of modules names."""
-    return [value for function in user_functions(module) for value in named_by(function)]
 
 
 def _containers(module: nn.Module, named: Sequence[Any]) -> list[Any]:

@@ -27,7 +27,7 @@ from dacergnn.modules.contents import Contents
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
-from dacergnn.modules.replay.user_code import asks_for_ids, compares_identities, compares_types, user_functions
+from dacergnn.modules.replay.user_code import asks_for_ids, compares_identities, compares_types
 from dacergnn.modules.runner import FAILURES, Runner, as_both
 from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.cuda_device import random_state, set_random_state
@@ -90,7 +90,7 @@ class TracedRunner(Runner):
             names = Names.of(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt, names)
             with _as_before(self.original, (args, kwargs)) as runtime.before:
-                _check_code(self.original, runtime.before)
+                _check_code(runtime.before)
                 result = self.tracer.call(runtime, args, kwargs)
                 runtime.before.check_counted()
             self.check_plan()
@@ -185,9 +185,9 @@ class _Runtime:
         return nullcontext() if self.attempt is None else self.attempt.looks
 
 
-def _check_code(module: nn.Module, before: Contents) -> None:
+def _check_code(before: Contents) -> None:
     """Raises UnsupportedCallError if users' code may see that recorded values are other objects than tensors."""
-    for function in user_functions(module):
+    for function in before.functions:
         code, name = function.__code__, function.__qualname__
         if compares_types(code):
             raise UnsupportedCallError(f"{name} compares types of tensors; use isinstance.")
