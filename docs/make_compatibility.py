@@ -61,7 +61,7 @@ it that it has on the original; where no program can have that effect, the origi
   - reads strides of what a program computes, calls `id`, compares types of tensors, or compares arguments by `is` with
     what the layer holds;
   - writes to edges, buffers, its own tensors or arrays that were read before, or to memory that several tensors share.
-    A write by `.data` to a tensor of more than 64 KiB that the forward has made itself is not noticed.
+    A write by `.data` or an array to an argument, or to a tensor of its own, of more than 64 KiB is not noticed.
 
   What it has changed before it gives way to the original is given back: attributes, lists, dictionaries and sets that
   the layer or its code leads to, tensors and arrays in them, small arguments, hooks of arguments, and the state of

@@ -46,7 +46,7 @@ class _Recording:
         return module
 
     def note(self, tensor: Tensor) -> None:
-        pass
+        """Does nothing, since no code of users runs."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return _ELEMENTS

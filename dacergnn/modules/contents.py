@@ -177,10 +177,13 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _memory(tensor: Tensor) -> tuple[str, int]:
-    """Returns what tells memory apart; a tensor that has no address stands for its own."""
+    """Returns what tells memory apart; a tensor without an address stands for its own.
+
+    Such are sparse tensors, those within a transform, and those that wrap others, as PyG's edge indices do.
+    """
     try:
         return "memory", tensor.untyped_storage().data_ptr()
-    except (NotImplementedError, RuntimeError):  # a sparse tensor, or one within a transform
+    except (NotImplementedError, RuntimeError):
         return "tensor", id(tensor)
 
 

@@ -37,7 +37,7 @@ class Interpreted:
         self.texts: list[str] = []
 
     def note(self, tensor: Tensor) -> None:
-        """What is read is not written to here."""
+        """Does nothing, since no test here writes to what is read."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return torch.float32, torch.float64

@@ -134,6 +134,23 @@ def writes_to_a_part(h: Tensor) -> Tensor:
     return h
 
 
+def hooks(h: Tensor) -> Tensor:
+    h.register_hook(lambda gradient: 3 * gradient)
+    return h.relu()
+
+
+def differentiates(h: Tensor) -> Tensor:
+    return torch.func.jvp(torch.sin, (h,), (torch.ones_like(h),))[1]
+
+
+@pytest.mark.parametrize("mix", [hooks, differentiates])
+def test_gradients_of_static_graphs_are_asked_of_the_original(mix: Callable[[Tensor], Tensor]) -> None:
+    original, _ = pair_of(lambda _: mixing(mix))
+    fast = dacergnn.optimize(copy.deepcopy(original), on_unsupported="ignore")
+    args = features(3), EDGES % 3
+    assert_same(outcome(fast, args, {}), outcome(original, args, {}))
+
+
 @pytest.mark.parametrize("mix", [lambda h: torch.relu_(h) + h, writes_to_a_part])
 def test_writes_to_static_graphs_run_the_original(mix: Callable[[Tensor], Tensor]) -> None:
     original, _ = pair_of(lambda _: mixing(mix))

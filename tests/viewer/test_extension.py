@@ -40,7 +40,7 @@ def parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def told(sdfg: dace.SDFG) -> Any:
-    """What DaCe writes of an SDFG, without what is made anew for each."""
+    """Returns what DaCe writes of an SDFG, without what is made anew for each."""
     content = json.loads(json.dumps(sdfg.to_json()))
     for part in parts(content):
         part.pop("guid", None)
@@ -159,7 +159,7 @@ def test_programs_of_one_name(tmp_path: Path) -> None:
 
 
 def coloured(picture: bytes) -> list[bool]:
-    """Whether there is a box in the colour of the shortest time, and one in that of the longest."""
+    """Tells whether there is a box in the colour of the shortest time, and one in that of the longest."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
     seen: Any = image.getcolors(image.width * image.height)
     areas = [rgb for size, rgb in seen if size > 500]

@@ -114,7 +114,7 @@ def test_every_text_is_inside_its_box(browser: Page) -> None:
 
 SIZES = f"""[...document.querySelectorAll('{VISIBLE} svg')].filter(s => s.checkVisibility())
     .map(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width)"""
-"""How large letters are, as parts of their size in the picture, in each picture that is shown."""
+"""Computes how large letters are, as parts of their size in the picture, in each picture that is shown."""
 
 
 def resize(browser: Page, width: int) -> None:

@@ -19,7 +19,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import Trace, activations, elementwise
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.edges import EdgeSet, EndIndex, PartedEdges, end_index
-from dacergnn.frontends.symbolic.record import ABOUT, spelled, writes
+from dacergnn.frontends.symbolic.record import ABOUT, BACKWARDS, HOOKS, check_modes, spelled, writes
 from dacergnn.frontends.symbolic.table import RULES
 from dacergnn.frontends.symbolic.value import Node, Value
 
@@ -103,13 +103,14 @@ def together(trace: Trace, tree: Any) -> Any:
 
 
 def _in_torch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs a function that only reads values of nodes in torch."""
+    """Runs a function that only reads the numbers of values of nodes in torch."""
     given = pytree.tree_leaves((args, kwargs))
     first = next(v for v in given if type(v) is Static)
     about_edges = any(isinstance(v, EndIndex) or (type(v) is Static and v.rows.node.expr.on_edges) for v in given)
-    if about_edges or writes(func, kwargs):
+    if about_edges or func in HOOKS or func in BACKWARDS or writes(func, kwargs):
         raise UnsupportedCallError(f"{spelled(func)} of features [..., N, F] may mix the graphs of a batch.")
     trace = first.owner
+    check_modes(trace)
     result = trace.torch(func, *together(trace, args), **together(trace, kwargs))
     for value in given:
         if type(value) is Static:

@@ -53,8 +53,8 @@ OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_base
 """Attributes that tell how a tensor was computed; a recorded value has those of the tensor that it becomes."""
 
 
-_HOOKS = {Tensor.register_hook, Tensor.retain_grad, Tensor.register_post_accumulate_grad_hook}
-_BACKWARDS = {func: signature(func) for func in (torch.autograd.grad, torch.autograd.backward, Tensor.backward)}
+HOOKS = {Tensor.register_hook, Tensor.retain_grad, Tensor.register_post_accumulate_grad_hook}
+BACKWARDS = {func: signature(func) for func in (torch.autograd.grad, torch.autograd.backward, Tensor.backward)}
 _DETACHES = {Tensor.detach, torch.detach}
 
 
@@ -72,7 +72,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
     if values and not trace.finished:
-        _check_modes(trace)
+        check_modes(trace)
     if trace.finished:
         with torch.set_grad_enabled(trace.grad):
             args, kwargs = trace.results(args), trace.results(kwargs)
@@ -104,7 +104,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _in_torch(trace, func, args, kwargs, values)
 
 
-def _check_modes(trace: Trace) -> None:
+def check_modes(trace: Trace) -> None:
     """Raises UnsupportedCallError within a mode that the call has not begun in, and that programs do not know."""
     device = trace.device.type
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
@@ -247,9 +247,9 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Runs a function of values of nodes in torch, after they have been computed."""
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
-    if func in _HOOKS:
+    if func in HOOKS:
         _leads_through(trace, args[0])
-    elif func in _BACKWARDS:
+    elif func in BACKWARDS:
         return _gradients(trace, func, args, kwargs)
     if not writes(func, kwargs):
         result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
@@ -290,7 +290,7 @@ def _leads_through(trace: Trace, value: Any) -> None:
 
 def _gradients(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Runs a function of `torch.autograd` whose ``inputs`` are values."""
-    inputs = _BACKWARDS[func].bind(*args, **kwargs).arguments.get("inputs") or ()
+    inputs = BACKWARDS[func].bind(*args, **kwargs).arguments.get("inputs") or ()
     for value in inputs if isinstance(inputs, tuple | list) else (inputs,):
         _leads_through(trace, value)
     return trace.torch(func, *trace.results(args), **trace.results(kwargs))
