@@ -181,13 +181,13 @@ STEPS: list[Step] = [
 ]  # fmt: skip
 
 
-def _pair(front_end: str, step: Step) -> tuple[Any, Any, Any]:
+def _pair(front_end: str, step: Step, of_messages: Any = OfMessages, of_graphs: Any = OfGraphs) -> tuple[Any, Any, Any]:
     """Returns an original in double precision, its compiled form, and the edges that both take."""
     torch.manual_seed(0)
     if front_end == "pyg":
-        original: Any = OfMessages(step).double()
+        original: Any = of_messages(step).double()
         return original, dacergnn.optimize(copy.deepcopy(original), on_unsupported="error"), EDGES
-    original = OfGraphs(step).double()
+    original = of_graphs(step).double()
     compiled = dacergnn.compile(copy.deepcopy(original), on_unsupported="error")
     return original, compiled, dgl.graph((EDGES[0], EDGES[1]), num_nodes=N)
 
@@ -220,20 +220,26 @@ def means_in_inference_mode(layer: Layer, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("before", [means_of_what_is_not_dropped, means_in_inference_mode])
-def test_values_of_nodes_are_read_in_another_mode(before: Step) -> None:
+@pytest.mark.parametrize("front_end", ["pyg", "dgl"])
+def test_values_of_nodes_are_read_in_another_mode(front_end: str, before: Step) -> None:
     """They wait for their first use."""
 
-    class Before(OfMessages):
+    class BeforeMessages(OfMessages):
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return self.propagate(edge_index, x=before(self, x).cumsum(0))
 
-    torch.manual_seed(0)
-    original: Any = Before(before).double()
-    compiled: Any = dacergnn.optimize(copy.deepcopy(original), on_unsupported="error")
+    class BeforeGraphs(OfGraphs):
+        def forward(self, g: Any, x: Tensor) -> Tensor:
+            with g.local_scope():
+                g.srcdata["h"] = before(self, x).cumsum(0)
+                g.update_all(dgl.function.copy_u("h", "m"), dgl.function.mean("m", "y"))
+                return g.dstdata["y"]
+
+    original, compiled, edges = _pair(front_end, before, BeforeMessages, BeforeGraphs)
     for _ in range(2):
         x, again = (torch.ones(N, F, dtype=torch.float64).cumsum(0).requires_grad_() for _ in range(2))
-        original(x, EDGES).square().sum().backward()
-        compiled(again, EDGES).square().sum().backward()
+        for layer, own in ((original, x), (compiled, again)):
+            (layer(edges, own) if front_end == "dgl" else layer(own, edges)).square().sum().backward()
         assert x.grad is not None
         torch.testing.assert_close(again.grad, x.grad)
 
