@@ -45,7 +45,7 @@ class _Recording:
     def known(self, module: Any) -> Any:
         return module
 
-    def note(self, tensor: Tensor) -> None:
+    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
         """Does nothing, since no code of users runs."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:

@@ -68,7 +68,7 @@ class Contents:
         self._places = {_memory(t) for t in (*tensors, *arguments)}
         self._read: set[object] = set()
         """Memory and identities of the tensors that were read."""
-        self._own: list[tuple[Tensor, Tensor, int]] = []
+        self._own: list[tuple[Tensor, Tensor, int | None]] = []
         """Tensors that the call has made itself, as they were when they were read first."""
         self._generators = [(g, g.get_state()) for g in items if isinstance(g, torch.Generator)]
         self._random = random.getstate(), np.random.get_state()  # noqa: NPY002  users' code may draw from it
@@ -110,25 +110,29 @@ class Contents:
                     "large for a copy; load them again, and leave this module out of what is optimized."
                 )
 
-    def note(self, tensor: Tensor) -> None:
-        """Notes a tensor that the call reads, and may read again later; a small one of its own is copied."""
+    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
+        """Notes a tensor that the call reads, and may read again later; a small one of its own is copied.
+
+        If others share the memory of a value that the call has computed, its tensor is copied, and no write is allowed.
+        """
         place = _memory(tensor)
         known = place in self._read or place in self._places
-        if not known and _bytes(tensor) < _LARGE_ARGUMENT and _has_numbers(tensor):
-            self._own.append((tensor, tensor.detach().clone(), version(tensor)))
+        small = not known and _bytes(tensor) < _LARGE_ARGUMENT and _has_numbers(tensor)
+        if shared or small:
+            self._own.append((tensor, tensor.detach().clone(), None if shared else version(tensor)))
         self._read |= {place, id(tensor)}
 
-    def check_counted(self) -> None:
+    def check_unwritten(self) -> None:
         """Raises UnsupportedCallError if a tensor that was read was written to, and torch has not counted the write.
 
         What is recorded may be computed after such a write, by ``.data`` for example, though it was read before.
         """
         for tensor, numbers, before in (*self._numbers, *self._own):
             read = id(tensor) in self._read or _memory(tensor) in self._read
-            if read and version(tensor) == before and not _equal(tensor, numbers):
+            if read and before in (None, version(tensor)) and not _equal(tensor, numbers):
                 raise UnsupportedCallError(
-                    f"a tensor {list(tensor.shape)} is written to by way of .data or an array, which torch does not "
-                    "count; write to it within torch.no_grad()."
+                    f"a tensor {list(tensor.shape)} that is in use is written to by way of .data, of an array, or of a "
+                    "tensor that shares its memory."
                 )
 
     def replace(self, replaced: Callable[[Any], Any]) -> None:

@@ -92,7 +92,7 @@ class TracedRunner(Runner):
             with _as_before(self.original, (args, kwargs)) as runtime.before:
                 _check_code(runtime.before)
                 result = self.tracer.call(runtime, args, kwargs)
-                runtime.before.check_counted()
+                runtime.before.check_unwritten()
             self.check_plan()
             for recording, error in failed:
                 replays.drop(recording, error)
@@ -160,11 +160,11 @@ class _Runtime:
         core = self.runner.core
         return (core.find_self() if module is self.runner.original else None) or module
 
-    def note(self, tensor: Tensor) -> None:
+    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
         """Notes a tensor that recorded values are computed from, perhaps after the layer has gone on."""
         if self.before is not None:
             with unseen():
-                self.before.note(tensor)
+                self.before.note(tensor, shared=shared)
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         """Returns the types of elements that programs take on a device."""

@@ -36,7 +36,7 @@ class Interpreted:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def note(self, tensor: Tensor) -> None:
+    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
         """Does nothing, since no test here writes to what is read."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import sys
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import forward_ad
 
 from dacergnn.errors import UnsupportedCallError, raises_what_is_caught
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
-from dacergnn.frontends.frontend import ProgramSource, in_shape
+from dacergnn.frontends.frontend import in_shape
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
 from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed
 from dacergnn.frontends.symbolic.functions import applied_to_numbers
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
-from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.region import region
+from dacergnn.frontends.symbolic.runtime import Runtime
 from dacergnn.frontends.symbolic.sizes import number
-from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Node, Value
-from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 
 _is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
@@ -39,57 +36,6 @@ CLONES = (torch.clone, Tensor.clone)
 def transforms() -> tuple[int | None, int]:
     """Returns the levels of torch.func's transforms and of forward differentiation."""
     return _functorch_level(), forward_ad._current_level  # pyright: ignore[reportPrivateUsage]
-
-
-class Runtime(Protocol):
-    """Describes what a trace needs of its surroundings."""
-
-    tape: Tape | None
-    """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
-    names: Names
-    """Holds the names of programs and of their inputs."""
-
-    def known(self, module: nn.Module) -> nn.Module:
-        """Returns the module that users know in place of the recorded layer, or of a part of it."""
-        ...
-
-    def note(self, tensor: Tensor) -> None:
-        """Notes a tensor that recorded values are computed from, perhaps after the layer has gone on."""
-        ...
-
-    def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
-        """Returns the types of elements that programs take on a device."""
-        ...
-
-    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
-        """Returns the encoded graph of some edges."""
-        ...
-
-    def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Returns the outputs of a program for arrays in the order of its parameters."""
-        ...
-
-    def looking(self) -> AbstractContextManager[Any]:
-        """Returns a context for the layer's own Python, which notices its other effects."""
-        ...
-
-
-class Tracer(ABC):
-    """Runs a layer as it is, and records what it does."""
-
-    module: Any
-
-    @abstractmethod
-    def __init__(self, module: nn.Module) -> None:
-        """Raises UnsupportedLayerError if the layer has an option that no traced call honours."""
-
-    @abstractmethod
-    def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Computes one call of the layer by programs.
-
-        Raises:
-            UnsupportedCallError: A part of the call has no form in a program; the layer is as it was.
-        """
 
 
 class Trace:
@@ -114,8 +60,6 @@ class Trace:
         """Tensors that were passed to the trace, by their ids, each with what stands for it."""
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
-        self._exposed: list[tuple[Tensor, Tensor]] = []
-        """Numbers of values whose memory torch's own tensors share, each with a copy of what they were."""
         self._device: torch.device | None = None
 
     # Inputs
@@ -167,7 +111,7 @@ class Trace:
         tensors = [part for part in parts if isinstance(part, Tensor)]
         if any(_is_alias_of(tensor, real) for tensor in tensors) or type(result) not in _WITHOUT_MEMORY:
             value.expose()
-            self._exposed.append((real, real.detach().clone()))
+            self.runtime.note(real, shared=True)
 
     def has_edge_values(self, tree: Any) -> bool:
         """Returns whether a structure holds a value per edge."""
@@ -289,9 +233,6 @@ class Trace:
         Other values that users' code has kept are computed, too, since their operands may be written to later.
         """
         tensors = self.results(tree)
-        for real, before in self._exposed:
-            if not torch.allclose(real.detach(), before, rtol=0, atol=0, equal_nan=True):
-                raise UnsupportedCallError("the memory of a value is written to by way of another tensor or an array.")
         kept = [value.node for reference in self.values if (value := reference()) is not None]
         self.materialise([node for node in kept if node.real is None])
         self.finished = True

@@ -1,0 +1,71 @@
+"""What a trace needs of its surroundings, and what records the calls of a kind of layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dacergnn.frontends.frontend import ProgramSource
+from dacergnn.frontends.symbolic.edges import EdgeSet
+from dacergnn.frontends.symbolic.names import Names
+from dacergnn.frontends.symbolic.tape import Tape
+from dacergnn.graph import HeteroGraph
+
+
+class Runtime(Protocol):
+    """Describes what a trace needs of its surroundings."""
+
+    tape: Tape | None
+    """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
+    names: Names
+    """Holds the names of programs and of their inputs."""
+
+    def known(self, module: nn.Module) -> nn.Module:
+        """Returns the module that users know in place of the recorded layer, or of a part of it."""
+        ...
+
+    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
+        """Notes a tensor that recorded values are computed from, perhaps after the layer has gone on.
+
+        If tensors of the user share the memory of a value, nobody may write to it.
+        """
+        ...
+
+    def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
+        """Returns the types of elements that programs take on a device."""
+        ...
+
+    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
+        """Returns the encoded graph of some edges."""
+        ...
+
+    def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Returns the outputs of a program for arrays in the order of its parameters."""
+        ...
+
+    def looking(self) -> AbstractContextManager[Any]:
+        """Returns a context for the layer's own Python, which notices its other effects."""
+        ...
+
+
+class Tracer(ABC):
+    """Runs a layer as it is, and records what it does."""
+
+    module: Any
+
+    @abstractmethod
+    def __init__(self, module: nn.Module) -> None:
+        """Raises UnsupportedLayerError if the layer has an option that no traced call honours."""
+
+    @abstractmethod
+    def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Computes one call of the layer by programs.
+
+        Raises:
+            UnsupportedCallError: A part of the call has no form in a program; the layer is as it was.
+        """
