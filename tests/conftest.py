@@ -24,6 +24,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("DACERGNN_QUIET", "1")
+# Tables are as wide as in a file, whatever terminal the tests are started from.
+os.environ["COLUMNS"] = "200"
 # Many tests start other Pythons, each of which would compile the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Values do not depend on how hard g++ tries; tests of kernels build them as users do. Generated functions take all
