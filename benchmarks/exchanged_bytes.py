@@ -18,7 +18,7 @@ import torch.multiprocessing
 from dacergnn import datasets
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.modules import RGCN
-from dacergnn.modules.exchanged import ExchangingGraph
+from dacergnn.modules.ways.exchange import ExchangingGraph
 
 FEATURES = 64
 STEPS = 5

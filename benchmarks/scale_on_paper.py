@@ -19,7 +19,7 @@ from dacergnn import modules
 from dacergnn.config import TYPICAL_RATES, Config, Rates
 from dacergnn.cost import program_cost
 from dacergnn.graph.profile import Profile
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning.collect import INDEX
 

@@ -43,7 +43,7 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from dacergnn.modules.compiled import compiled_program  # noqa: E402
+from dacergnn.modules.programs import compiled_program  # noqa: E402
 from dacergnn.runtime.pool import POOL  # noqa: E402
 from tests.support import interpreted, nvcc  # noqa: E402
 

@@ -15,6 +15,7 @@ from dacergnn.config import Config
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.programs import measured
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
@@ -51,7 +52,7 @@ def called_program(layer: nn.Module, mode: str) -> tuple[CompiledProgram, list[s
     assert call is not None, "the layer has run"
     program, graph = call
     wrt = [program.inputs[slot] for slot in program.variants[-1].slots] if mode == "train" else []
-    return program, wrt, program.measured(graph)
+    return program, wrt, measured(program, graph)
 
 
 def program_of(

@@ -31,7 +31,7 @@ from dacergnn.frontends.symbolic.table import RULES
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 
 _ELEMENTS = (torch.float32, torch.float64)
 

@@ -14,7 +14,7 @@ from dacergnn.distributed.exchange import Channel, EdgeExchange, Exchange, equal
 from dacergnn.errors import DistributedError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
-from dacergnn.modules.exchanged import ExchangingGraph
+from dacergnn.modules.ways.exchange import ExchangingGraph
 from dacergnn.runtime.free_memory import return_freed_memory
 
 

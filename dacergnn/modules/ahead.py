@@ -7,14 +7,13 @@ import threading
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from dacergnn.modules.autograd import Mask
-    from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.variant import Mask
 
 _MOST = 16
 """Builds under way at a time, each with compilers of its own, whose memory is limited by this."""

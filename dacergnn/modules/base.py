@@ -35,7 +35,7 @@ class RunsPrograms:
     def remember(self, compiled: CompiledProgram, graph: HeteroGraph) -> None:
         """Notes the program and the graph of a call that begins."""
         self.__dict__["_last"] = (compiled, graph)
-        if not compiled.is_limited:
+        if compiled.step_config.memory is None:
             compiled.writes = self.__dict__["_writes"] = self.__dict__.get("_writes") or Writes()
 
     @property

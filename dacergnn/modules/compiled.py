@@ -1,52 +1,77 @@
-"""Compiles a program for one element type and index type: a build for each set of inputs that need gradients."""
+"""Holds the builds of a program: one for each set of inputs that need gradients, which are made on demand."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from dataclasses import replace
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
-from time import perf_counter
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from dacergnn.config import Config
-from dacergnn.errors import DacergnnError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.destination_ranges import DestinationRange
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.modules import sdfg_files
-from dacergnn.modules.ahead import started, zeros_of
-from dacergnn.modules.autograd import Gradients, Invocation, Mask, run
 from dacergnn.modules.building import Turns, building
-from dacergnn.modules.contest import Contest, Runner, searching
-from dacergnn.modules.cuts import Cuts
-from dacergnn.modules.exchanged import Exchanged, ExchangingGraph
-from dacergnn.modules.memory_limit import Division, MemoryLimit
 from dacergnn.modules.planned import PlannedProgram, lowered
-from dacergnn.modules.streamed import Streams
-from dacergnn.modules.variant import Variant
+from dacergnn.modules.variant import Mask, Variant
+from dacergnn.modules.ways.way import Way
 from dacergnn.modules.writes import Writes
 from dacergnn.program import Program
 from dacergnn.progress import working
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import allows_tf32
 from dacergnn.runtime.executable import Executable
-from dacergnn.runtime.inputs import check_inputs
-from dacergnn.runtime.needs import CountedSizes
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.runtime.stacks import Gate, Stacks
 from dacergnn.runtime.transformed import is_transformed
 from dacergnn.sdfg_passes import Compilation
 from dacergnn.sdfg_passes.gradient_program import gradient_program
 
+_Way = TypeVar("_Way", bound=Way)
+
+
+class Compile(Protocol):
+    """Returns the compiled form of a program, as `compiled_program` does."""
+
+    def __call__(
+        self, program: ProgramSource, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile,
+        sparse: frozenset[str] = ..., *, shared: bool = ...,
+    ) -> CompiledProgram: ...  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Describes the compiled program that computes the gradients of another program.
+
+    Args:
+        program: Takes inputs of the other one, then gradients of its results, and returns gradients of its inputs.
+        inputs: Positions of the inputs that it takes.
+        seeds: Positions of the results whose gradients it takes.
+        wrt: Positions of the inputs that its results belong to.
+    """
+
+    program: CompiledProgram
+    inputs: tuple[int, ...]
+    seeds: tuple[int, ...]
+    wrt: tuple[int, ...]
+
 
 class CompiledProgram(PlannedProgram):
-    """Compiles a program on demand; all layers that run it share the object. Get one from `compiled_program`."""
+    """Holds a program and its builds; all layers that run it share the object. Get one from `compiled_program`.
+
+    Args:
+        compile_other: Compiles the programs that belong to this one, as that of its gradients.
+    """
+
+    ways: Sequence[Way] = ()
+    """The ways to run it; a call takes the first that returns results."""
 
     def __init__(
         self,
@@ -57,27 +82,37 @@ class CompiledProgram(PlannedProgram):
         profile: Profile,
         sparse: frozenset[str] = frozenset(),
         *,
+        compile_other: Compile,
         shared: bool = False,
     ) -> None:
         own = replace(config, memory=None, scratch=None, caching=config.caching_within_memory)
         super().__init__(program, dtype, index, own, profile, sparse, shared=shared)
-        if config.memory is not None and self._target.device != "cpu":
-            raise DacergnnError(
-                f"memory={config.memory!r} limits steps on the CPU, but arrays are on {self._target.device!r}; leave "
-                "memory out, or move model and graph with .to('cpu')."
-            )
-        self._memory: dict[str, Any] = {"memory": config.memory, "scratch": config.scratch}
-        self._cuts = Cuts(self, config, self._of_text)
-        self._streams = Streams(self._cuts)
-        self._limit = None if config.memory is None else MemoryLimit(config.memory, self._streams)
+        self.step_config = config
+        """Its options, with the limit of memory for a step."""
+        self.compile_other = compile_other
         self._variants: dict[Mask, Variant] = {}
         self._turns = Turns()
         self.writes: Writes | None = None
         """Belongs to the layer that has called the program last; None under a limit of memory, without copies."""
         self._gradients: dict[Mask, Gradients | None] = {}
-        self._inference: Variant | None = None
-        self._contests: dict[Mask, Contest[Variant]] = {}
+        self._inference: Executable | None = None
         self._features: weakref.WeakKeyDictionary[HeteroGraph, weakref.ref[HeteroGraph]] = weakref.WeakKeyDictionary()
+
+    # Builds
+
+    @property
+    def variants(self) -> list[Variant]:
+        """Returns the builds so far, oldest first."""
+        return list(self._variants.values())
+
+    @property
+    def masks(self) -> list[Mask]:
+        """Returns the inputs that need gradients in calls that have builds, oldest first."""
+        return list(self._variants)
+
+    def has(self, mask: Mask) -> bool:
+        """Tells whether the build for calls in which the inputs in ``mask`` need gradients is there."""
+        return mask in self._variants
 
     def variant(self, mask: Mask) -> Variant:
         """Returns the build for calls in which the inputs in ``mask`` need gradients."""
@@ -86,46 +121,57 @@ class CompiledProgram(PlannedProgram):
             with self._turns.of(mask):
                 variant = self._variants.get(mask)
                 if variant is None:
-                    with working(self._work(mask)):
+                    with working(self.work(mask)):
                         variant = self._variants[mask] = self._build(mask)
-                    if self._races and mask not in self._raced:
-                        self._contests[mask] = self._contest(mask, variant)
         return variant
 
-    def take(self, mask: Mask, graph: HeteroGraph) -> tuple[Variant, Runner[Variant] | None]:
-        """Returns the build for a call, and what `note` takes its seconds for."""
-        variant = self.variant(mask)
-        contest = self._contests.get(mask)
-        return (variant, None) if contest is None else contest.take(graph)
+    def inference(self) -> Executable:
+        """Returns the forward of the build for calls in which no input needs gradients."""
+        if self._inference is None:
+            self._inference = self.variant(self.no_gradients).forward
+        return self._inference
 
-    def note(self, mask: Mask, runner: Runner[Variant] | None, seconds: float, graph: HeteroGraph) -> None:
-        """Takes the seconds of a call whose build `take` has chosen."""
-        contest = self._contests.get(mask)
-        if contest is not None:
-            contest.note(runner, seconds, graph)
-
-    def _work(self, mask: Mask) -> str:
+    def work(self, mask: Mask) -> str:
         """Describes the making of a build, for users."""
         element = str(self.dtype).removeprefix("torch.")
         return f"compiling {self.title} ({element}, {'training' if True in mask else 'inference'})"
 
-    def inference(self) -> Executable:
-        """Returns the forward of the build for calls in which no input needs gradients."""
-        variant = self._inference
-        if variant is None:
-            variant = self._inference = self.variant((False,) * len(self._taken))
-        return variant.forward
+    def code(self, mask: Mask) -> LoweredProgram:
+        """Returns the code for calls in which the inputs in ``mask`` need gradients; it need not be built."""
+        return self._variants[mask].program if mask in self._variants else super().code(mask)
+
+    def others(
+        self, default: Variant, guard: Callable[[], AbstractContextManager[object]], graph: HeteroGraph
+    ) -> list[Variant]:
+        """Returns builds by plans that the model rates better for a graph than that of ``default``.
+
+        Args:
+            guard: Returns a lock for the time in which one program is compiled.
+        """
+        from dacergnn.tuning.tuned import promising  # imported only where programs are tuned
+
+        wrt, made = [*default.program.wrt], list[Variant]()
+        options: Any = {"shared": self.shared, "guard": guard}
+        for compilation in promising(self.sdfg, wrt, self.config, self.index_type, graph, **options):
+            with guard():
+                program = self._lower(compilation, tuned=True)
+            self._build_parts(program)
+            made.append(self._loaded(program))
+        return made
+
+    def prefer(self, mask: Mask, variant: Variant) -> None:
+        """Has all later calls with ``mask`` run a build, also in later processes."""
+        self._variants[mask] = variant
+        if not any(mask):
+            self._inference = variant.forward
+        plan_cache.keep(self._key_of_winner(mask), self.name, variant.program)
 
     def _build(self, mask: Mask) -> Variant:
         program = self._built(mask)
         self._planned.pop(mask)
         if not self._target.has_architectures and self.config.cuda_arch is not None:
             config = replace(self.config, implementation="cuda")
-            sparse = frozenset(self.sparse)
-            device = compiled_program(
-                self.program, self.dtype, self.index, config, self.profile, sparse, shared=self.shared
-            )
-            device._built(mask)
+            self._same(config)._built(mask)
         return self._loaded(program)
 
     def _loaded(self, program: LoweredProgram) -> Variant:
@@ -134,60 +180,14 @@ class CompiledProgram(PlannedProgram):
 
     def _built(self, mask: Mask) -> LoweredProgram:
         """Returns the program after all passes, whose library is in the cache of builds."""
-        program = self._plan(mask)
+        program = self.code(mask)
         self._build_parts(program)
         return program
-
-    def _contest(self, mask: Mask, default: Variant) -> Contest[Variant]:
-        """Returns the race of a build against those that the model rates better."""
-
-        def settle(winner: Variant) -> None:
-            self._variants[mask] = winner
-            if not any(mask):
-                self._inference = winner
-            del self._contests[mask]
-            plan_cache.keep(self._key_of_winner(mask), self.name, winner.program)
-
-        return Contest(self.title, default, partial(self._challengers, default), settle)
-
-    def _challengers(self, default: Variant, graph: HeteroGraph) -> list[Variant]:
-        """Returns builds by plans that the model rates better for a graph."""
-        from dacergnn.tuning.tuned import promising  # imported only where programs are tuned
-
-        wrt, made = [*default.program.wrt], list[Variant]()
-        options: Any = {"shared": self.shared, "guard": searching}
-        for compilation in promising(self.sdfg, wrt, self.config, self.index_type, graph, **options):
-            with searching():
-                program = self._lower(compilation, tuned=True)
-            self._build_parts(program)
-            made.append(self._loaded(program))
-        return made
-
-    def _first(
-        self, mask: Mask, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None
-    ) -> tuple[Tensor, ...] | None:
-        """Checks the inputs of a build's first call, then makes the build; within `ahead`, starts it and returns zeros.
-
-        Raises:
-            ArrayError: An input does not fit the graph and the program.
-        """
-        if is_transformed():
-            return None
-        with working(self._work(mask)):
-            program = self._plan(mask)
-            check_inputs(program.forward, self.dtype, graph, stacks, inputs)
-            builds = started()
-            if builds is None:
-                self.variant(mask)
-                return None
-        builds.start(self, mask)
-        shapes = [(graph.size(b.rows), *b.shape) for b in program.forward.outputs[: program.results]]
-        return zeros_of(shapes, self.dtype, graph.device, differentiated=True in mask)
 
     def _build_parts(self, program: LoweredProgram) -> None:
         tf32 = program.forward.has_tf32 and allows_tf32()
         parts = [(part.name, part.source(tf32=tf32)) for part in program.parts]
-        self._target.executable_class().build(parts, self._architectures)
+        self.executable_class.build(parts, self._architectures)
 
     def _made(self, compilation: Compilation) -> Variant:
         """Builds SDFGs as they are."""
@@ -199,7 +199,7 @@ class CompiledProgram(PlannedProgram):
             return self._load(program, lambda: compilation)
 
     def _load(self, program: LoweredProgram, compile_again: Callable[[], Compilation]) -> Variant:
-        load = self._target.executable_class()
+        load = self.executable_class
         asked = frozenset(program.asked)
         forward = load(program.forward, program.results, self._architectures)
         if program.backward is None:
@@ -227,7 +227,7 @@ class CompiledProgram(PlannedProgram):
         made = gradient_program(self.sdfg, wrt)
         if made is None:
             return None
-        program = self._of_text(made.text, self.index)
+        program = self.of_text(made.text, self.index)
         program.title = f"gradients of {self.title}"
         return Gradients(
             program,
@@ -249,10 +249,29 @@ class CompiledProgram(PlannedProgram):
         sizes = {} if self.profile == TYPICAL else self.profile.sizes
         return sdfg_files.write(folder, self.key, variant.compilation, asked, variant.results, sizes)
 
-    @property
-    def variants(self) -> list[Variant]:
-        """Returns the builds so far, oldest first."""
-        return list(self._variants.values())
+    # Other programs
+
+    def of_index(self, index: torch.dtype) -> CompiledProgram:
+        """Returns the same program for graphs with other indices."""
+        return self._same(self.step_config, index)
+
+    def of_text(self, text: str, index: torch.dtype, **options: Any) -> CompiledProgram:
+        """Returns another program with the options of this one, but for those that name arrays."""
+        config = replace(self.config, plan=None, cache=(), recompute=(), tune="off", **options)
+        return self.compile_other(ProgramSource(text, ()), self.dtype, index, config, self.profile)
+
+    def _same(self, config: Config, index: torch.dtype | None = None) -> CompiledProgram:
+        """Returns the same program with other options."""
+        sparse = frozenset(self.sparse)
+        return self.compile_other(
+            self.program, self.dtype, index or self.index, config, self.profile, sparse, shared=self.shared
+        )
+
+    # Calls
+
+    def way(self, kind: type[_Way]) -> _Way | None:
+        """Returns the program's way of a kind, for reports."""
+        return next((way for way in self.ways if isinstance(way, kind)), None)
 
     def __call__(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
         """Runs on ``graph``; differentiable with respect to the inputs that require it."""
@@ -266,96 +285,23 @@ class CompiledProgram(PlannedProgram):
             return self.run(features, arrays)
         return self.run(graph, inputs)
 
-    def of_index(self, index: torch.dtype) -> CompiledProgram:
-        """Returns the same program for graphs with other indices."""
-        others = replace(self.config, **self._memory), self.profile, frozenset(self.sparse)
-        return compiled_program(self.program, self.dtype, index, *others, shared=self.shared)
-
-    def measured(self, graph: HeteroGraph) -> HeteroGraph:
-        """Returns ``graph`` with the sizes of the last call on it: with sparse features, or with the rows read."""
-        if isinstance(graph, ExchangingGraph):
-            return graph.read
+    def features(self, graph: HeteroGraph) -> HeteroGraph:
+        """Returns ``graph`` with the sizes of the sparse features of the last call on it."""
         reference = self._features.get(graph)
         features = None if reference is None else reference()
         return graph if features is None else features
 
-    def run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        """Runs on the arrays that builds take; differentiable as well."""
-        if isinstance(graph, ExchangingGraph):
-            return self.exchanged(graph).run(inputs)
-        division = None if self._limit is None else self._divided(self._limit, graph, inputs)
-        if division is None or division.ranges is None:
-            return self._run(graph, inputs)
-        return self._streams.run(graph, inputs, division)
+    def run(self, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None) -> tuple[Tensor, ...]:
+        """Runs on the arrays that builds take; differentiable as well.
 
-    def _divided(self, limit: MemoryLimit, graph: HeteroGraph, inputs: list[Tensor]) -> Division | None:
-        """Returns how a call stays within the limit; None if it is no step.
-
-        Raises:
-            ArrayError: An input does not fit the graph and the program.
-            MemoryLimitError: A step takes more, however it is divided.
+        Args:
+            inputs: The arrays; without those that ``stacks`` makes, and then its parts.
         """
-        if is_transformed():
-            return None  # such calls compute other things than steps
-        differentiated = torch.is_grad_enabled()
-        mask = tuple([differentiated and t.requires_grad for t in inputs])
-        division = limit.division(graph, mask)
-        if division.ranges is not None:
-            check_inputs(self._program_of(mask).forward, self.dtype, graph, None, inputs)
-        return division
-
-    @property
-    def is_limited(self) -> bool:
-        """Tells whether steps stay within a limit of memory."""
-        return self._limit is not None
-
-    def division(self, graph: HeteroGraph) -> Division | None:
-        """Returns how the calls so far that needed the most memory ran on a graph; None before the first one."""
-        whole = [Division(None, self.need(CountedSizes(graph), mask).peak) for mask in self._variants]
-        return max([*whole, *self.divisions(graph)], key=lambda division: division.need, default=None)
-
-    def divisions(self, graph: HeteroGraph) -> list[Division]:
-        """Returns how calls under a memory limit have run on a graph, one entry for each set of gradients."""
-        return [] if self._limit is None else [*self._limit.divisions(graph).values()]
-
-    def of_range(self, part: DestinationRange) -> CompiledProgram:
-        """Returns the program of a range of destinations."""
-        return self._streams.of_range(part)
-
-    def exchanged(self, graph: ExchangingGraph) -> Exchanged:
-        """Returns how the program runs on a graph that is divided over processes."""
-        if self not in graph.derived:
-            graph.derived[self] = Exchanged(graph, self._cuts)
-        return graph.derived[self]
-
-    def _of_text(self, text: str, index: torch.dtype, **options: Any) -> CompiledProgram:
-        """Returns another program with the options of this one, but for those that name arrays."""
-        config = replace(self.config, plan=None, cache=(), recompute=(), tune="off", **options)
-        return compiled_program(ProgramSource(text, ()), self.dtype, index, config, self.profile)
-
-    def _program_of(self, mask: Mask) -> LoweredProgram:
-        return self._variants[mask].program if mask in self._variants else self._plan(mask)
-
-    def _run(self, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        if torch.is_grad_enabled() or is_transformed():
-            mask = tuple([t.requires_grad for t in inputs])
-            if True in mask or is_transformed():
-                if mask not in self._variants and (zeros := self._first(mask, graph, inputs)) is not None:
-                    return zeros
-                return run(Invocation(self, graph, mask), inputs)
-        if self._inference is None and (zeros := self._first((False,) * len(inputs), graph, inputs)) is not None:
-            return zeros
-        return self._infer(graph, inputs, None)
-
-    def _infer(self, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None) -> tuple[Tensor, ...]:
-        executable, contest = self.inference(), self._contests.get((False,) * len(self._taken))
-        if contest is None:
-            return tuple(executable.run(executable.prepare(graph, stacks), inputs)[0])
-        variant, runner = contest.take(graph)
-        prepared, start = variant.forward.prepare(graph, stacks), perf_counter()
-        results = tuple(variant.forward.run(prepared, inputs)[0])
-        contest.note(runner, perf_counter() - start, graph)
-        return results
+        for way in self.ways:
+            results = way.run(graph, inputs, stacks)
+            if results is not None:
+                return results
+        raise AssertionError(f"{self.title} has no way to run")
 
     def stacked(
         self, graph: HeteroGraph, tensors: list[Tensor], stacks: Stacks | None, gate: Gate | None = None
@@ -367,42 +313,20 @@ class CompiledProgram(PlannedProgram):
         """
         if stacks is None:
             return self(graph, tensors)
-        # Kernels of the CPU read parts in place; on devices, and for autograd, torch joins them first.
-        in_place = self._target.executable_class().takes_parts and not self.sparse
+        # Parts are read in place where all ways can; otherwise, and for autograd, torch joins them first.
         differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        if not in_place or differentiated or is_transformed() or self._limit is not None:
-            parts = tensors[len(tensors) - stacks.count :]
-            try:
-                made = stacks.arrays(parts, gate)
-            except RuntimeError:
-                if not self.sparse:
-                    self.inference().prepare(graph, stacks).inputs.check(tensors)  # names the part
-                raise
-            others = iter(tensors)
-            return self(graph, [made[name] if name in made else next(others) for name in self.inputs])
-        if self._inference is None:
-            zeros = self._first((False,) * len(self._taken), graph, tensors, stacks)
-            if zeros is not None:
-                return zeros
-        return self._infer(graph, tensors, stacks)
+        if self._takes_parts and not differentiated and not is_transformed():
+            return self.run(graph, tensors, stacks)
+        parts = tensors[len(tensors) - stacks.count :]
+        try:
+            made = stacks.arrays(parts, gate)
+        except RuntimeError:
+            if not self.sparse:
+                self.inference().prepare(graph, stacks).inputs.check(tensors)  # names the part
+            raise
+        others = iter(tensors)
+        return self(graph, [made[name] if name in made else next(others) for name in self.inputs])
 
-
-@lru_cache(maxsize=1024)
-def compiled_program(
-    program: ProgramSource,
-    dtype: torch.dtype,
-    index: torch.dtype,
-    config: Config,
-    profile: Profile,
-    sparse: frozenset[str] = frozenset(),
-    *,
-    shared: bool = False,
-) -> CompiledProgram:
-    """Returns the compiled form of a program, with choices for graphs like ``profile``; equal programs share it.
-
-    Args:
-        sparse: Arrays that come as sparse tensors.
-        shared: Whether ``config.plan`` also belongs to other programs, which may ask questions that this one does not.
-    """
-    with building():
-        return CompiledProgram(program, dtype, index, config, profile, sparse, shared=shared)
+    @cached_property
+    def _takes_parts(self) -> bool:
+        return all(way.takes_parts for way in self.ways)

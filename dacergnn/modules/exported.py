@@ -24,7 +24,8 @@ from dacergnn.graph.operator import operator
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.graph.traced import TracedEncodings, graph_of_tensor
 from dacergnn.modules.beside import beside
-from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.programs import compiled_program
 from dacergnn.plan import Plan
 from dacergnn.program.printer import print_program
 from dacergnn.runtime.plan_cache import compiler_version

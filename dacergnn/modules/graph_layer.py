@@ -18,11 +18,12 @@ from dacergnn.graph.checks import check_kernels
 from dacergnn.graph.traced import encodings_of, profile_of
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
-from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.elements import with_parameters
-from dacergnn.modules.exchanged import ExchangingGraph
 from dacergnn.modules.exported import run_traced
+from dacergnn.modules.programs import compiled_program
 from dacergnn.modules.torch_operator import register_layer
+from dacergnn.modules.ways.exchange import Exchange, ExchangingGraph
 
 
 class GraphLayer(ProgramModule, ABC):
@@ -61,7 +62,8 @@ class GraphLayer(ProgramModule, ABC):
         """Returns notes on how calls are repeated, and on what processes exchange, for reports."""
         notes = [] if self._captures is None else [self._captures.summary]
         if self.last_call is not None and isinstance(self.last_call[1], ExchangingGraph):
-            notes.append(self.last_call[0].exchanged(self.last_call[1]).summary)
+            exchange = self.last_call[0].way(Exchange)
+            notes.append(None if exchange is None else exchange.on(self.last_call[1]).summary)
         return notes
 
     @property

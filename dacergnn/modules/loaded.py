@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import dace
 import torch
-from torch import Tensor
 
 from dacergnn.errors import DacergnnError, ProgramError
-from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes import Traversal
-from dacergnn.modules.autograd import Mask
 from dacergnn.modules.building import building
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.elements import ELEMENTS
+from dacergnn.modules.programs import ways_of
 from dacergnn.modules.sdfg_files import BACKWARD, FORWARD, Record, about
-from dacergnn.modules.variant import Variant
+from dacergnn.modules.variant import Mask, Variant
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.runtime.executable import Executable
-from dacergnn.runtime.stacks import Stacks
 from dacergnn.sdfg_passes import Compilation, Context, PassStep, SelectAdjacency
 from dacergnn.sdfg_passes.questions import Questions
 from dacergnn.target import find
@@ -44,8 +42,8 @@ class LoadedProgram(CompiledProgram):
 
     def __init__(self, original: CompiledProgram, folder: Path, record: Record) -> None:
         super().__init__(
-            original.program, original.dtype, original.index, original.config, original.profile,
-            frozenset(original.sparse),
+            original.program, original.dtype, original.index, replace(original.config, tune="off"), original.profile,
+            frozenset(original.sparse), compile_other=original.compile_other,
         )  # fmt: skip
         self.original = original.original if isinstance(original, LoadedProgram) else original
         self.folder = folder
@@ -56,6 +54,7 @@ class LoadedProgram(CompiledProgram):
                 self._pair = self._made(compilation)
         mask = tuple([name in self._asked_for for name in self._taken])
         self._variants[mask] = self._pair
+        self.ways = ways_of(self)
 
     def _read(self, record: Record) -> Compilation:
         record.check_files(self.folder)
@@ -104,8 +103,8 @@ class LoadedProgram(CompiledProgram):
             )
         return self._pair
 
-    def _first(self, mask: Mask, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None) -> None:
-        """Does nothing, since the only build is there."""
+    def has(self, mask: Mask) -> bool:
+        return True  # the only build serves all calls, or refuses them
 
     def inference(self) -> Executable:
         return self._pair.forward

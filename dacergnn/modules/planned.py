@@ -1,4 +1,4 @@
-"""Compiles a program for one element type and index type: a build for each set of inputs that need gradients."""
+"""Holds what the passes make of a program for one element type and index type."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dacergnn.config import Config
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph.profile import Profile
 from dacergnn.library_nodes.node import Typeclass
-from dacergnn.modules.autograd import Mask
 from dacergnn.modules.building import building
 from dacergnn.modules.elements import ELEMENTS, check_elements
 from dacergnn.modules.sparse import SparseArrays
+from dacergnn.modules.variant import Mask
 from dacergnn.native.build import check_compiler
 from dacergnn.native.processor import features as processor_features
 from dacergnn.plan import Plan
@@ -29,6 +29,7 @@ from dacergnn.program.names import sdfg_name
 from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
 from dacergnn.runtime.cuda_device import architectures
+from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.needs import Need
 from dacergnn.runtime.plan_cache import LoweredProgram
@@ -121,6 +122,11 @@ class PlannedProgram:
         return self.inputs if self._arrays is None else [*self._arrays.program.arrays]
 
     @cached_property
+    def no_gradients(self) -> Mask:
+        """Returns the mask of calls in which no input needs gradients."""
+        return (False,) * len(self._taken)
+
+    @cached_property
     def outputs(self) -> list[str]:
         """Returns the names of the results."""
         return Program(self.sdfg).outputs
@@ -137,11 +143,8 @@ class PlannedProgram:
         Args:
             sizes: Number of rows by row space.
         """
-        program, item, index = self._program_of(mask), self.dtype.itemsize, self.index.itemsize
+        program, item, index = self.code(mask), self.dtype.itemsize, self.index.itemsize
         return Need.of(program.forward, program.backward, program.results, sizes, item, index)
-
-    def _program_of(self, mask: Mask) -> LoweredProgram:
-        return self._plan(mask)
 
     def space(self, name: str) -> str:
         """Returns the row space of an input or a result."""
@@ -166,21 +169,26 @@ class PlannedProgram:
 
     def inference_code(self) -> Lowered:
         """Returns the code for calls in which no input needs gradients; it need not be built."""
-        return self._plan((False,) * len(self._taken)).forward
+        return self.code(self.no_gradients).forward
 
     @property
     def answers(self) -> Answers:
         """Returns the answers of the plan for calls in which no input needs gradients."""
-        program = self._plan((False,) * len(self._taken))
+        program = self.code(self.no_gradients)
         with building():
             return self._compiled([], program.answers).plan.answers
+
+    @property
+    def executable_class(self) -> type[Executable]:
+        """Returns the class of its loaded builds."""
+        return self._target.executable_class()
 
     @property
     def _target(self) -> Target:
         return find(self.config.implementation)
 
-    def _plan(self, mask: Mask) -> LoweredProgram:
-        """Returns the program after all passes, which need not be built."""
+    def code(self, mask: Mask) -> LoweredProgram:
+        """Returns the program after all passes; it need not be built."""
         check_compiler(self._architectures)  # before the work that only a build needs
         with building():
             if mask in self._planned:
@@ -238,6 +246,10 @@ class PlannedProgram:
     def _races(self) -> bool:
         frozen = self.config.deterministic or torch.are_deterministic_algorithms_enabled()
         return self.config.tune == "fast" and self._target.tunes and not frozen and not self.sparse
+
+    def may_race(self, mask: Mask) -> bool:
+        """Tells whether other builds may race against that of ``mask``; no earlier race has decided which is best."""
+        return self._races and mask not in self._raced
 
     def _tuned(self, wrt: list[str]) -> Compilation:
         from dacergnn.tuning.tuned import tuned  # imported only where programs are tuned

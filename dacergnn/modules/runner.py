@@ -14,8 +14,9 @@ from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMach
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.traced import profile_of
-from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
+from dacergnn.modules.programs import compiled_program
 
 FAILURES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,

@@ -10,6 +10,9 @@ from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.sdfg_passes import Compilation
 
+Mask = tuple[bool, ...]
+"""Tells of each input whether it needs gradients."""
+
 
 @dataclass(frozen=True)
 class Variant:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Hashable, Sequence
 
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from dacergnn.modules.autograd import Invocation
 
 Watched = tuple[int, Tensor, int]
 """Position of an argument, a tensor that shares its memory and its version, and the version at the call."""
@@ -18,33 +14,39 @@ class Writes:
     """Learns which arguments of a layer's steps are written to before the backward, and hands out copies of these.
 
     A reordered program may read features in its backward that the original reads no more. The first step copies all
-    hidden features; its backward tells which of them the user has written to, and later steps copy no others.
+    hidden features; its backward tells which of them the user has written to, and later steps copy no others. Steps
+    with the same key are alike.
     """
 
     def __init__(self) -> None:
-        self._written: dict[Any, frozenset[int]] = {}
+        self._written: dict[Hashable, frozenset[int]] = {}
 
-    def protected(self, invocation: Invocation, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Returns the arguments of a step, with copies in place of those that may be written to."""
-        written = self._written.get((invocation.program, invocation.mask))
+    def protected(
+        self, key: Hashable, kept: Collection[int], inputs: Sequence[Tensor]
+    ) -> tuple[Sequence[Tensor], list[Watched]]:
+        """Returns the arguments of a step, with copies in place of those that may be written to, and what was copied.
+
+        Args:
+            kept: The positions of the arguments that the backward reads.
+        """
+        watched: list[Watched] = []
+        written = self._written.get(key)
         if written is not None and not written:
-            return inputs
+            return inputs, watched
         result = list(inputs)
-        for position in invocation.variant.kept if written is None else written:
+        for position in kept if written is None else written:
             tensor = inputs[position]
             if tensor.is_leaf:
                 continue  # parameters, which autograd lets nobody write to, and data that models compute nothing of
             result[position] = tensor.clone()
-            invocation.watched.append((position, tensor.detach(), tensor._version))
-        return result
+            watched.append((position, tensor.detach(), tensor._version))
+        return result, watched
 
-    def note(self, invocation: Invocation) -> None:
+    def note(self, key: Hashable, watched: Sequence[Watched]) -> None:
         """Learns from a backward which arguments have been written to since the call."""
-        key = invocation.program, invocation.mask
-        found = {position for position, tensor, version in invocation.watched if tensor._version != version}
+        found = {position for position, tensor, version in watched if tensor._version != version}
         self._written[key] = self._written.get(key, frozenset()) | found
-        invocation.watched.clear()
 
-    def expect(self, invocation: Invocation) -> None:
+    def expect(self, key: Hashable) -> None:
         """Has later steps copy all hidden features, since an argument that was not copied has been written to."""
-        self._written.pop((invocation.program, invocation.mask), None)
+        self._written.pop(key, None)

@@ -10,7 +10,7 @@ from math import hypot
 
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.contest import WORTH_S, Contest
+from dacergnn.modules.ways.contest import WORTH_S, Contest
 from dacergnn.performance.dataset import Measured
 from dacergnn.performance.scores import Scores, scores
 from dacergnn.plan import Plan

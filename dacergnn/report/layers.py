@@ -13,7 +13,9 @@ from dacergnn.modules.building import building
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.modules.programs import measured
 from dacergnn.modules.variant import Variant
+from dacergnn.modules.ways.memory_limit import InRanges, largest_division
 from dacergnn.program import Program, print_program
 from dacergnn.report.records import BuildReport, Estimate, LayerReport, PassReport
 from dacergnn.runtime.lower import Buffer, lower
@@ -28,10 +30,11 @@ def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) ->
     if last is None:
         return LayerReport(name, kind, [], refusal=refusal)
     compiled, graph = last
-    graph = compiled.measured(graph)
-    division = compiled.division(graph)
-    if division is not None and division.ranges is not None:
-        compiled, graph = compiled.of_range(division.ranges[0]), division.ranges[0].graph
+    graph, ranges = measured(compiled, graph), compiled.way(InRanges)
+    division = largest_division(compiled, graph)
+    if ranges is not None and division is not None and division.ranges is not None:
+        part = division.ranges[0]
+        compiled, graph = ranges.streams.of_range(part), part.graph
     largest = max(compiled.variants, key=lambda v: len(v.slots), default=None)
     builds = [_build_report(v, compiled, graph, largest=v is largest) for v in compiled.variants]
     calls = "; ".join([note for note in notes if note is not None]) or None

@@ -26,6 +26,7 @@ from dacergnn.datasets.clouds import CLOUDS, point_clouds
 from dacergnn.datasets.synthetic import Specification, drawn
 from dacergnn.modules.building import building
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.programs import measured
 from dacergnn.reproduce.artefact import Scale
 from dacergnn.sdfg_passes import compile_program
 
@@ -201,7 +202,7 @@ def planned(built: Built, passes: Sequence[str]) -> tuple[Cost, Cost]:
     for part in compiled_parts(built.layer):
         call = part.part.last_call
         assert call is not None, f"{part.name} has not run"
-        program, graph = call[0], call[0].measured(call[1])
+        program, graph = call[0], measured(*call)
         gradients = max((variant.program.wrt for variant in program.variants), key=len)
         config = replace(program.config, passes=tuple(passes), caching="cache_all")
         with building():

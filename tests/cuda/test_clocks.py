@@ -12,7 +12,7 @@ import torch
 import dacergnn
 from dacergnn import Config, Rates, parse
 from dacergnn.modules import RGCN
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from dacergnn.profiling import measure
 from dacergnn.runtime.lower import lower, operator_groups
 from dacergnn.sdfg_passes import compile_program

@@ -15,7 +15,7 @@ from dacergnn import Config
 from dacergnn.errors import DeviceError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules import RGAT, RGCN
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from tests.cuda.test_layers import results
 from tests.cuda.test_precision import tf32
 from tests.support.emulated_device import emulated_device

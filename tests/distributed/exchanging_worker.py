@@ -14,7 +14,7 @@ from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.errors import ArrayError, DistributedError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules import HGT, RGAT, RGCN
-from dacergnn.modules.exchanged import Exchanged
+from dacergnn.modules.ways.exchange import Exchanged
 from tests.distributed import exchanging_programs as programs
 
 NODES, EDGES, RELATIONS, WIDE, NARROW = 200, 1500, 3, 32, 4

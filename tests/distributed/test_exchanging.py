@@ -17,7 +17,7 @@ from dacergnn.distributed.exchange import Exchange
 from dacergnn.errors import ProgramError
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import RGAT, RGCN
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from dacergnn.sdfg_passes.partial_sums import cut_sums
 from tests.distributed.exchanging_worker import CONSTANT
 from tests.distributed.test_distributed import ROOT, Found, check, found_by

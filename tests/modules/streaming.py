@@ -13,6 +13,8 @@ from dacergnn import Config
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.ways.memory_limit import InRanges
+from dacergnn.modules.ways.ranges import Division
 
 pyg = pytest.importorskip("torch_geometric.nn")
 N, E, R = 300, 3000, 5
@@ -48,10 +50,15 @@ def program(layer: nn.Module) -> tuple[CompiledProgram, HeteroGraph]:
     return call
 
 
+def divisions(compiled: CompiledProgram, graph: HeteroGraph) -> list[Division]:
+    in_ranges = compiled.way(InRanges)
+    return [] if in_ranges is None else in_ranges.divisions(graph)
+
+
 def ranges(layer: nn.Module) -> list[int]:
     """The number of ranges of each kind of call."""
     compiled, graph = program(layer)
-    return [1 if d.ranges is None else len(d.ranges) for d in compiled.divisions(graph)]
+    return [1 if d.ranges is None else len(d.ranges) for d in divisions(compiled, graph)]
 
 
 def step(layer: nn.Module, x: Tensor, *args: Any) -> list[Tensor]:

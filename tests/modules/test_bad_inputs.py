@@ -28,7 +28,7 @@ from dacergnn.errors import (
 )
 from dacergnn.frontends.pyg.hgt import HGTFrontend
 from dacergnn.modules import HGT, RGAT, RGCN
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from dacergnn.native import build
 from dacergnn.native.cache import entries
 from tests.frontends.graphs import dgl_graph

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dacergnn.modules import CompiledLayer
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from dacergnn.program import Program
 from tests.frontends.graphs import Edges, typed_edges
 from tests.modules.layers import (

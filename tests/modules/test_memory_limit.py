@@ -20,18 +20,18 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.counting import COUNTED
 from dacergnn.graph.destination_ranges import DestinationRanges
 from dacergnn.graph.profile import Profile
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from dacergnn.runtime.needs import CountedSizes
 from dacergnn.runtime.pool import POOL, SMALL
 from dacergnn.scratch import zeros_in_file
-from tests.modules.streaming import N, R, call, close, edges, program, ranges, step
+from tests.modules.streaming import N, R, call, close, divisions, edges, program, ranges, step
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
 
 def test_steps_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results, gradients and encodings lie in files, which take nothing of the limit; no file is left."""
-    monkeypatch.setattr("dacergnn.modules.streamed.LARGE", 1)
+    monkeypatch.setattr("dacergnn.modules.ways.ranges.LARGE", 1)
     layer, x, args = call("RGATConv")
     expected = step(dacergnn.optimize(copy.deepcopy(layer)), x, *args)
     config = Config(memory=POOL.used + 400_000, scratch=str(tmp_path))
@@ -42,7 +42,7 @@ def test_steps_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     mapped = Path("/proc/self/maps").read_text()
     assert str(tmp_path) in mapped
     assert [*tmp_path.iterdir()] == []
-    need = min(division.need for division in program(streamed)[0].divisions(program(streamed)[1]))
+    need = min(division.need for division in divisions(*program(streamed)))
     with pytest.raises(MemoryLimitError):
         step(dacergnn.optimize(copy.deepcopy(layer), config=Config(memory=POOL.used + need)), x, *args)
 
@@ -92,7 +92,7 @@ def test_steps_take_no_more_than_is_estimated(monkeypatch: pytest.MonkeyPatch) -
         before = POOL.used
         model(x, edge_index).sum().backward()
         peaks.append(max(most) - before)
-    (division,) = program(layer)[0].divisions(program(layer)[1])
+    (division,) = divisions(*program(layer))
     assert division.ranges is not None
     assert division.need <= 20_000_000
     assert division.room <= peaks[1] < min(division.need, peaks[0])
@@ -252,7 +252,7 @@ def test_encodings_are_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> Non
     compiled, graph = program(whole)
     need = compiled.need(CountedSizes(graph), tuple(name != "x" for name in compiled.inputs))
     free = 1.1 * need.peak
-    monkeypatch.setattr("dacergnn.modules.memory_limit.free_memory", lambda: free)
+    monkeypatch.setattr("dacergnn.modules.ways.memory_limit.free_memory", lambda: free)
     limited = dacergnn.optimize(layer, config=Config(memory="auto"))
     limited(x, edge_index).sum().backward()
     free -= sum(program(limited)[1].encoding_bytes().values()) + POOL.free

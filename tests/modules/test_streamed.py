@@ -17,12 +17,13 @@ from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges
 from dacergnn.graph.profile import Profile
-from dacergnn.modules.compiled import CompiledProgram, compiled_program
-from dacergnn.modules.memory_limit import Division, MemoryLimit
-from dacergnn.modules.streamed import Streams
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.programs import compiled_program
+from dacergnn.modules.ways.memory_limit import Division, MemoryLimit
+from dacergnn.modules.ways.ranges import Streams
 from dacergnn.runtime.pool import POOL, SMALL
 from dacergnn.tuning.programs import random_layer
-from tests.modules.streaming import LAYERS, LIMITED, E, N, R, call, close, edges, program, ranges, step
+from tests.modules.streaming import LAYERS, LIMITED, E, N, R, call, close, divisions, edges, program, ranges, step
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -47,7 +48,7 @@ def in_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLimit, "divided", divided)
     for name in ("pool.SMALL", "pool.LARGE", "executable.SMALL", "executable.LARGE"):
         monkeypatch.setattr(f"dacergnn.runtime.{name}", 64)
-    monkeypatch.setattr("dacergnn.modules.streamed.LARGE", 64)
+    monkeypatch.setattr("dacergnn.modules.ways.ranges.LARGE", 64)
 
 
 @pytest.mark.usefixtures("in_ranges")
@@ -130,7 +131,7 @@ def test_second_derivatives_take_one_set_of_ranges(monkeypatch: pytest.MonkeyPat
     streamed = dacergnn.optimize(layer, config=LIMITED)
     made = result(streamed)
     compiled, graph = program(streamed)
-    (division,), of_range = compiled.divisions(graph), Streams.of_range
+    (division,), of_range = divisions(compiled, graph), Streams.of_range
     other = Division(DestinationRanges.of(graph).divided(7), 0)
 
     def changed(streams: Streams, part: DestinationRange) -> CompiledProgram:
@@ -263,7 +264,7 @@ def test_random_programs(seed: int) -> None:
             squares = [f.pow(2).sum() for f in first]
             results[-1] += torch.autograd.grad(squares, wanted, retain_graph=True, materialize_grads=True)
         results[-1] += torch.autograd.grad(sines, wanted, materialize_grads=True)
-    assert [d.ranges is not None for d in limited.divisions(graph)] == [True]
+    assert [d.ranges is not None for d in divisions(limited, graph)] == [True]
     close(results[1], results[0])
 
 
@@ -293,7 +294,7 @@ def test_values_of_edges_in_parts() -> None:
         )
         (out,) = made.run(graph, inputs)
         results.append([out, *torch.autograd.grad(out.sin().sum(), inputs)])
-    assert [d.ranges is not None for d in made.divisions(graph)] == [True]
+    assert [d.ranges is not None for d in divisions(made, graph)] == [True]
     close(results[1], results[0])
 
 

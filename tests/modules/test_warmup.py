@@ -15,7 +15,7 @@ from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.modules import RGAT, RGCN
 from dacergnn.modules.ahead import ahead
-from dacergnn.modules.compiled import compiled_program
+from dacergnn.modules.programs import compiled_program
 from dacergnn.target import find
 from tests.frontends.case import Case
 from tests.frontends.cases import CASES

@@ -17,8 +17,8 @@ import dacergnn
 from dacergnn import Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.modules import RGAT, RGCN
-from dacergnn.modules.compiled import compiled_program
 from dacergnn.modules.layer import core_of
+from dacergnn.modules.programs import compiled_program
 from dacergnn.profiling import OperatorProfile, measure
 from dacergnn.program import Program
 from dacergnn.sdfg_passes.compilation import ROLES

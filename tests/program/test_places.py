@@ -16,7 +16,7 @@ from dacergnn.graph.profile import TYPICAL
 from dacergnn.library_nodes.label import label
 from dacergnn.library_nodes.parse import parse_statement
 from dacergnn.library_nodes.place import Place, at
-from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.programs import new_program
 from dacergnn.program import Program, parse, print_program, verify
 from dacergnn.program.source import PlacedText
 from dacergnn.runtime.lower import lower
@@ -60,7 +60,7 @@ def test_builds_do_not_depend_on_places(tmp_path: Path) -> None:
     assert codes[0] == codes[1]
     assert [line + 5 for line in lines[0]] == lines[1]
     keys = [
-        CompiledProgram(ProgramSource.of(f, **ARRAYS), torch.float32, torch.int32, Config("O2"), TYPICAL)
+        new_program(ProgramSource.of(f, **ARRAYS), torch.float32, torch.int32, Config("O2"), TYPICAL)
         for f in (one, other)
     ]
     assert keys[0].key == keys[1].key

@@ -28,7 +28,8 @@ from dacergnn.errors import CacheError, ProgramError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules import HGT, RGAT, RGCN, planned
-from dacergnn.modules.compiled import CompiledProgram, compiled_program
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.programs import compiled_program, new_program
 from dacergnn.native import build, cache
 from dacergnn.program import Program
 from dacergnn.runtime import plan_cache
@@ -100,7 +101,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Tensor]]:
     folder = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DACERGNN_CACHE_DIR", str(folder))
-        return folder, results(CompiledProgram(**circumstances(tmp_path_factory.mktemp("source"))))
+        return folder, results(new_program(**circumstances(tmp_path_factory.mktemp("source"))))
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_nothing_is_compiled_again(
     kept: tuple[Path, list[Tensor]], given: Circumstances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forbid(monkeypatch)
-    again = CompiledProgram(**given)
+    again = new_program(**given)
     assert again.inputs == NAMES
     for value, right in zip(results(again), kept[1], strict=True):
         assert torch.equal(value, right)
@@ -143,9 +144,9 @@ def test_nothing_is_compiled_again(
 SECOND = """
 import sys
 from pathlib import Path
-from tests.runtime.test_plan_cache import ALL, CompiledProgram, circumstances, planned
+from tests.runtime.test_plan_cache import ALL, circumstances, new_program, planned
 planned.compile_program = None
-print(len(CompiledProgram(**circumstances(Path(sys.argv[1]))).variant(ALL).slots))
+print(len(new_program(**circumstances(Path(sys.argv[1]))).variant(ALL).slots))
 """
 
 
@@ -178,15 +179,15 @@ OTHER: dict[str, Callable[[Circumstances, Path], Circumstances]] = {
 
 def test_plans_share_a_build_and_keep_their_schedules(given: Circumstances, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that differ in run-time choices alone are built once, and each is found with its own values."""
-    asked = [n for n in CompiledProgram(**given).variant(ALL).compilation.asked if n.endswith("/chunks")]
+    asked = [n for n in new_program(**given).variant(ALL).compilation.asked if n.endswith("/chunks")]
     assert {n.split("/")[0] for n in asked} == {"forward", "backward"}
     given["config"] = Config(plan=Plan.of(dict.fromkeys(asked, "4")))
     with monkeypatch.context() as no_compiler:
         no_compiler.setattr(build, "_compile", None)
-        CompiledProgram(**given).variant(ALL)
+        new_program(**given).variant(ALL)
     forbid(monkeypatch)
     for config, expected in ((Config(), 16), (given["config"], 4)):
-        found = CompiledProgram(**{**given, "config": config}).variant(ALL)
+        found = new_program(**{**given, "config": config}).variant(ALL)
         assert found.backward is not None
         for question in asked:
             role, _, choice = question.split("/", 2)
@@ -205,14 +206,14 @@ def renamed(folder: Path) -> FunctionType:
 @pytest.mark.parametrize("what", OTHER)
 def test_other_circumstances(what: str, given: Circumstances, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid(monkeypatch)
-    other = CompiledProgram(**{**given, **OTHER[what](given, tmp_path)})
+    other = new_program(**{**given, **OTHER[what](given, tmp_path)})
     with pytest.raises(AssertionError, match="compiled again"):
         other.variant(ALL)
 
 
 def test_another_mask(given: Circumstances, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid(monkeypatch)
-    program = CompiledProgram(**given)
+    program = new_program(**given)
     program.variant(ALL)
     with pytest.raises(AssertionError, match="compiled again"):
         program.variant((True, True, True, False))
@@ -222,13 +223,13 @@ def test_another_version_of_the_compiler(given: Circumstances, monkeypatch: pyte
     forbid(monkeypatch)
     monkeypatch.setattr(plan_cache, "_VERSIONS", "other")
     with pytest.raises(AssertionError, match="compiled again"):
-        CompiledProgram(**given).variant(ALL)
+        new_program(**given).variant(ALL)
 
 
 def test_other_settings_of_the_compiler(given: Circumstances, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid(monkeypatch)
     with set_temporary("compiler", "cpu", "args", value="-O1"), pytest.raises(AssertionError, match="compiled again"):
-        CompiledProgram(**given).variant(ALL)
+        new_program(**given).variant(ALL)
 
 
 def test_comments_and_order_of_definitions_do_not_matter(
@@ -237,7 +238,7 @@ def test_comments_and_order_of_definitions_do_not_matter(
     forbid(monkeypatch)
     helper, main_function = SOURCE.split("\n\n")
     text = f"{main_function}\n\n# a comment\n{helper}\n"
-    CompiledProgram(**{**given, "program": program_of(text, tmp_path)}).variant(ALL)
+    new_program(**{**given, "program": program_of(text, tmp_path)}).variant(ALL)
 
 
 def test_digest_is_of_names_and_contents(tmp_path: Path) -> None:
@@ -300,7 +301,7 @@ def test_damaged_plan_is_made_again(
     whole = plan.path.read_text()
     damage(plan.path)
     with caplog.at_level(logging.WARNING, "dacergnn"):
-        CompiledProgram(**given).variant(ALL)
+        new_program(**given).variant(ALL)
     assert caplog.messages == [f"cache entry {plan.path} is damaged; compiling the program again"]
     assert plan.path.read_text() == whole
 
@@ -310,7 +311,7 @@ def test_library_that_is_gone_is_built_again(given: Circumstances, monkeypatch: 
         if entry.name.startswith("tiny"):
             shutil.rmtree(entry.path)
     forbid(monkeypatch, compiler=False)
-    CompiledProgram(**given).variant(ALL)
+    new_program(**given).variant(ALL)
     assert sorted(entry.name for entry in cache.entries() if entry.name.startswith("tiny")) == ["tiny", "tiny_backward"]
 
 
@@ -318,7 +319,7 @@ def test_cache_that_is_a_file(given: Circumstances, folder: Path) -> None:
     shutil.rmtree(folder)
     folder.write_text("")
     with pytest.raises(CacheError, match=r"cannot be written \(File exists\); set DACERGNN_CACHE_DIR"):
-        CompiledProgram(**given).variant(ALL)
+        new_program(**given).variant(ALL)
 
 
 def test_cache_that_can_only_be_read(
@@ -333,21 +334,21 @@ def test_cache_that_can_only_be_read(
     plan.path.unlink()
     monkeypatch.setattr(cache.tempfile, "mkstemp", refuse)
     with caplog.at_level(logging.INFO, "dacergnn.cache"):
-        CompiledProgram(**given).variant(ALL)
+        new_program(**given).variant(ALL)
     assert caplog.messages == [f"the plan of tiny cannot be kept in {plan.path.parent} (Permission denied)"]
     assert cache.plans() == []
 
 
 @pytest.mark.usefixtures("folder")
 def test_program_that_cannot_be_compiled_leaves_nothing(given: Circumstances, tmp_path: Path) -> None:
-    wrong = CompiledProgram(**{**given, "program": program_of(SOURCE.replace("e.src.x", "e.src.y"), tmp_path)})
+    wrong = new_program(**{**given, "program": program_of(SOURCE.replace("e.src.x", "e.src.y"), tmp_path)})
     with pytest.raises(ProgramError, match='"y" has no value over NS here'):
         wrong.variant(ALL)
     assert len(cache.plans()) == 1
 
 
 def test_steps_are_made_when_asked_for(given: Circumstances, tmp_path: Path) -> None:
-    program = CompiledProgram(**given)
+    program = new_program(**given)
     variant = program.variant(ALL)
     assert "sdfg" not in vars(program)
     names = [path.name for path in program.save(tmp_path / "steps")]
@@ -360,7 +361,7 @@ def test_steps_are_made_when_asked_for(given: Circumstances, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("layer", [RGCN(3, 2, 2), RGAT(3, 2, 2), HGT(4, 1, 2)], ids=lambda layer: type(layer).__name__)
 def test_inputs_are_known_without_parsing(layer: Any) -> None:
-    program = CompiledProgram(layer.program(), torch.float32, torch.int32, Config(), TYPICAL)
+    program = new_program(layer.program(), torch.float32, torch.int32, Config(), TYPICAL)
     assert "sdfg" not in vars(program)
     assert program.inputs == Program(program.sdfg).inputs
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dacergnn.config import Config
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph, checks
 from dacergnn.graph.encodings import Encodings
@@ -59,7 +60,7 @@ class StubProgram:
     """Takes and returns what a compiled program does, on the device of its graph; gradients lead to all inputs."""
 
     calls = 0
-    is_limited = False
+    step_config = Config()
 
     def __init__(self, program: ProgramSource, dtype: torch.dtype, *_: Any, **__: Any) -> None:
         bindings = dict(program.bindings)

@@ -18,9 +18,13 @@ import torch
 from torch import Tensor
 
 from dacergnn import Config, HeteroGraph
-from dacergnn.modules import RGCN, contest
-from dacergnn.modules.compiled import CompiledProgram, compiled_program
-from dacergnn.modules.contest import EARLY, LEAST, MOST, UNTIMED, Contest, gain
+from dacergnn.modules import RGCN
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.programs import compiled_program
+from dacergnn.modules.variant import Variant
+from dacergnn.modules.ways import contest
+from dacergnn.modules.ways.contest import EARLY, LEAST, MOST, UNTIMED, Contest, gain
+from dacergnn.modules.ways.race import Race
 from dacergnn.tuning import tuned
 
 
@@ -164,7 +168,7 @@ def test_an_exit_waits_for_a_step_of_a_search() -> None:
     code = """
 import threading, time
 from dacergnn import HeteroGraph
-from dacergnn.modules.contest import WORTH_S, Contest, searching
+from dacergnn.modules.ways.contest import WORTH_S, Contest, searching
 import torch
 
 loop = torch.zeros(2, 1, dtype=torch.int64)
@@ -215,30 +219,34 @@ def results(layer: torch.nn.Module, own: HeteroGraph, x: Tensor) -> list[Tensor]
     return [out.detach(), *torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])]
 
 
+def running(program: CompiledProgram) -> list[Contest[Variant]]:
+    race = program.way(Race)
+    return [] if race is None else [contest for contest in race.contests.values() if contest is not None]
+
+
 def test_values_stay_while_builds_race_and_the_winner_is_kept(raced: list[CompiledProgram]) -> None:
     torch.manual_seed(0)
     own, x = graph(), torch.randn(30, 8, requires_grad=True)
     layer = RGCN(8, 8, 3, config=Config(tune="fast"))
     first = results(layer, own, x)
     (program,) = raced
-    contests = program._contests  # pyright: ignore[reportPrivateUsage]
-    assert len(contests) == 1
+    assert len(running(program)) == 1
     variants: set[int] = set()
     for _ in range(2000):
         for a, b in zip(results(layer, own, x), first, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-        for race in contests.values():
+        for race in running(program):
             variants |= {id(runner.build) for runner in race._runners}  # pyright: ignore[reportPrivateUsage]
-        if not contests:
+        if not running(program):
             break
         time.sleep(0.001 if variants else 0.05)
-    assert not contests
+    assert not running(program)
     assert len(variants) > 1
     compiled_program.cache_clear()
     again = RGCN(8, 8, 3, config=Config(tune="fast"))
     results(again, own, x)
     assert raced[-1] is not program
-    assert not raced[-1]._contests  # pyright: ignore[reportPrivateUsage]
+    assert not running(raced[-1])
 
 
 @pytest.mark.interpreted
@@ -253,4 +261,4 @@ def test_who_asks_for_the_same_values_gets_no_race(how: str, raced: list[Compile
             layer(x, own)
     finally:
         torch.use_deterministic_algorithms(before)
-    assert not raced[-1]._contests  # pyright: ignore[reportPrivateUsage]
+    assert not running(raced[-1])

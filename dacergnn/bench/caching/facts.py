@@ -17,6 +17,7 @@ from dacergnn.cost import Cost
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.programs import measured
 from dacergnn.modules.variant import Variant
 
 
@@ -91,4 +92,4 @@ def _variants(built: Built) -> list[tuple[Variant, HeteroGraph]]:
 def _programs(built: Built) -> list[tuple[CompiledProgram, HeteroGraph]]:
     """Returns the programs that the compiled layers ran last, each with the graph that tells the sizes."""
     calls = [part.last_call for _, part, _ in compiled_parts(built.layer)]
-    return [(compiled, compiled.measured(graph)) for compiled, graph in (call for call in calls if call is not None)]
+    return [(compiled, measured(compiled, graph)) for compiled, graph in (call for call in calls if call is not None)]

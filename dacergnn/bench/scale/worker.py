@@ -18,6 +18,7 @@ from dacergnn.config import Config
 from dacergnn.errors import MemoryLimitError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.ways.memory_limit import largest_division
 from dacergnn.runtime.pool import POOL
 
 Step = Callable[[], list[Tensor]]
@@ -44,7 +45,7 @@ def _peak(request: dict[str, Any], graph: HeteroGraph, x: Tensor) -> dict[str, A
     kept = max(resident() - before, 0)
     growth, _ = peak_growth(step)
     call = compiled_parts(layer)[0].part.last_call
-    division = None if call is None else call[0].division(graph)
+    division = None if call is None else largest_division(call[0], graph)
     assert division is not None, "the layer has run"
     ranges = 1 if division.ranges is None else len(division.ranges)
     return {limit: {"peak": kept + growth, "estimate": division.need, "ranges": ranges}}

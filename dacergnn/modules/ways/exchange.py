@@ -10,7 +10,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,15 +20,13 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.features import Features
 from dacergnn.graph.profile import Profile
-from dacergnn.modules.cuts import Cuts
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.ways.cuts import Cuts
 from dacergnn.program import Program
+from dacergnn.runtime.stacks import Stacks
 from dacergnn.runtime.transformed import is_transformed
 from dacergnn.sdfg_passes.destination_ranges import RangeProgram
 from dacergnn.sdfg_passes.partial_sums import SumsProgram
-
-if TYPE_CHECKING:
-    from dacergnn.modules.compiled import CompiledProgram
-
 
 Wanted = frozenset[str]
 """The inputs whose gradients are needed."""
@@ -103,8 +101,27 @@ class ExchangingGraph(HeteroGraph, ABC):
         )
 
 
-class _Way(NamedTuple):
-    """Describes a way to run a program.
+class Exchange:
+    """Runs a program on graphs that are divided over processes."""
+
+    takes_parts = True
+
+    def __init__(self, cuts: Cuts) -> None:
+        self._cuts = cuts
+
+    def run(self, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None) -> tuple[Tensor, ...] | None:
+        return self.on(graph).run(inputs) if isinstance(graph, ExchangingGraph) else None
+
+    def on(self, graph: ExchangingGraph) -> Exchanged:
+        """Returns how the program runs on a graph."""
+        program = self._cuts.program
+        if program not in graph.derived:
+            graph.derived[program] = Exchanged(graph, self._cuts)
+        return graph.derived[program]
+
+
+class _Message(NamedTuple):
+    """Describes what processes may send to each other.
 
     Args:
         bytes: What all processes receive in a forward, and in its backward if there is one.
@@ -125,8 +142,8 @@ class Exchanged:
     def __init__(self, graph: ExchangingGraph, cuts: Cuts) -> None:
         self._graph = weakref.ref(graph)  # the graph holds this
         self.program, self.cuts = cuts.program, cuts
-        self._ways: dict[Wanted, _Way] = {}
-        self._last: _Way | None = None
+        self._messages: dict[Wanted, _Message] = {}
+        self._last: _Message | None = None
 
     @property
     def graph(self) -> ExchangingGraph:
@@ -153,9 +170,9 @@ class Exchanged:
                 counts = f"has {len(arrays[name])} rows, but this process has {self.graph.num_own} own nodes"
                 raise ArrayError(name, counts)
         wanted = frozenset(n for n, a in arrays.items() if a.requires_grad and torch.is_grad_enabled())
-        if wanted not in self._ways:
-            self._ways[wanted] = self._cheapest(wanted)
-        self._last = self._ways[wanted]
+        if wanted not in self._messages:
+            self._messages[wanted] = self._cheapest(wanted)
+        self._last = self._messages[wanted]
         return self._last.run(arrays)
 
     @cached_property
@@ -170,19 +187,19 @@ class Exchanged:
                 raise DistributedError(f'"{name}" has rows of {program.space(name)}; return rows of destinations.')
         return [name for name in program.inputs if program.space(name) == "NS"]
 
-    def _cheapest(self, wanted: Wanted) -> _Way:
-        """Returns the way with the fewest bytes.
+    def _cheapest(self, wanted: Wanted) -> _Message:
+        """Returns the message with the fewest bytes.
 
-        It follows from the program and from sizes that all processes have in common: if these chose different ways,
+        It follows from the program and from sizes that all processes have in common: if these sent different messages,
         they would wait for each other for ever.
 
         Raises:
             DistributedError: Another process calls another program, or needs other gradients.
         """
-        ways = [self._by_rows(wanted), *self._by_values(wanted), *self._by_sums(wanted)]
+        messages = [self._by_rows(wanted), *self._by_values(wanted), *self._by_sums(wanted)]
         names = ", ".join(sorted(wanted)) or "nothing"
         self.graph.agree(f"{self.program.key} {names}", f"{self.program.title} with gradients of {names}")
-        return min(ways, key=lambda way: way.bytes)
+        return min(messages, key=lambda message: message.bytes)
 
     @property
     def summary(self) -> str | None:
@@ -198,10 +215,10 @@ class Exchanged:
 
     # Rows of sources
 
-    def _by_rows(self, wanted: Wanted) -> _Way:
+    def _by_rows(self, wanted: Wanted) -> _Message:
         widths = {name: self.program.width(name) for name in self._of_sources}
         sizes = [self._bytes(self.graph.rows, width, differentiated=name in wanted) for name, width in widths.items()]
-        return _Way("rows of sources", sum(sizes), self._run_rows)
+        return _Message("rows of sources", sum(sizes), self._run_rows)
 
     def _run_rows(self, arrays: dict[str, Tensor]) -> tuple[Tensor, ...]:
         read = {name: self.graph.with_read(arrays[name]) for name in self._of_sources}
@@ -223,7 +240,7 @@ class Exchanged:
         reads = [ref for operator in operators for statement in operator.statements for ref in statement.reads]
         return None if any(ref.path in ("srctype", "dsttype") for ref in reads) else parts
 
-    def _by_values(self, wanted: Wanted) -> list[_Way]:
+    def _by_values(self, wanted: Wanted) -> list[_Message]:
         if self._parts is None:
             return []
         after = self._of_text(self._parts.text, self.graph.read)
@@ -233,7 +250,7 @@ class Exchanged:
                 of = [array.source] if array.source in self.program.inputs else self._parts.nodes_inputs
                 differentiated = not wanted.isdisjoint(of)
                 size += self._bytes(self.graph.rows, after.width(name), differentiated=differentiated)
-        return [_Way("values of sources", size, self._run_values)]
+        return [_Message("values of sources", size, self._run_values)]
 
     def _run_values(self, arrays: dict[str, Tensor]) -> tuple[Tensor, ...]:
         parts, graph = self._parts, self.graph
@@ -261,7 +278,7 @@ class Exchanged:
         except ProgramError:
             return None
 
-    def _by_sums(self, wanted: Wanted) -> list[_Way]:
+    def _by_sums(self, wanted: Wanted) -> list[_Message]:
         if self._sums is None:
             return []
         program = self._of_text(self._sums.sums, self.graph.read)
@@ -271,7 +288,7 @@ class Exchanged:
         for name in program.inputs:
             if program.space(name) == "E":
                 size += self._bytes(self.graph.edges, program.width(name), differentiated=name in wanted)
-        return [_Way("partial sums", size, self._run_sums)]
+        return [_Message("partial sums", size, self._run_sums)]
 
     def _run_sums(self, arrays: dict[str, Tensor]) -> tuple[Tensor, ...]:
         parts, graph = self._sums, self.graph

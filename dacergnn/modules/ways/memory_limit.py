@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
 
 from dacergnn.config import size_of
-from dacergnn.errors import MemoryLimitError, ProgramError
+from dacergnn.errors import DacergnnError, MemoryLimitError, ProgramError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.counting import COUNTED
 from dacergnn.graph.destination_ranges import DestinationRanges, Divided
-from dacergnn.modules.streamed import Division, Streams
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.variant import Mask
+from dacergnn.modules.ways.cuts import Cuts
+from dacergnn.modules.ways.ranges import Division, Streams
 from dacergnn.runtime.free_memory import free_memory
+from dacergnn.runtime.inputs import check_inputs
 from dacergnn.runtime.needs import CountedSizes, encoding_bytes
 from dacergnn.runtime.pool import POOL
+from dacergnn.runtime.stacks import Stacks
+from dacergnn.runtime.transformed import is_transformed
+from dacergnn.target import find
 
-if TYPE_CHECKING:
-    from dacergnn.modules.compiled import CompiledProgram
-
-Mask = tuple[bool, ...]
 _COUNTS = sorted({*range(2, 9), *(round(2 ** (n / 4)) for n in range(12, 49))})
 """Numbers of ranges that are tried: up to 4,096."""
 _TRIALS = 10
@@ -271,3 +276,52 @@ class MemoryLimit:
         if copies:  # their numbers, and their types
             kept += sizes["NS"] * item * (2 if sizes["T"] > 1 else 1)
         return kept
+
+
+class InRanges:
+    """Runs the steps of a program that would take more than a limit of memory in ranges of destinations.
+
+    Raises:
+        DacergnnError: The arrays of the program are on a device, whose memory is not limited.
+    """
+
+    takes_parts = False
+
+    def __init__(self, cuts: Cuts, memory: str | int) -> None:
+        device = find(cuts.program.config.implementation).device
+        if device != "cpu":
+            raise DacergnnError(
+                f"memory={memory!r} limits steps on the CPU, but arrays are on {device!r}; leave memory out, or move "
+                "model and graph with .to('cpu')."
+            )
+        self.program, self.streams = cuts.program, Streams(cuts)
+        self._limit = MemoryLimit(memory, self.streams)
+
+    def run(self, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None) -> tuple[Tensor, ...] | None:
+        """Returns the results of a step; None if it is within the limit as a whole.
+
+        Raises:
+            ArrayError: An input does not fit the graph and the program.
+            MemoryLimitError: A step takes more, however it is divided.
+        """
+        if is_transformed():
+            return None  # such calls compute other things than steps
+        differentiated = torch.is_grad_enabled()
+        mask = tuple([differentiated and t.requires_grad for t in inputs])
+        division = self._limit.division(graph, mask)
+        if division.ranges is None:
+            return None
+        check_inputs(self.program.code(mask).forward, self.program.dtype, graph, None, inputs)
+        return self.streams.run(graph, inputs, division)
+
+    def divisions(self, graph: HeteroGraph) -> list[Division]:
+        """Returns how calls have run on a graph, one entry for each set of gradients."""
+        return [*self._limit.divisions(graph).values()]
+
+
+def largest_division(program: CompiledProgram, graph: HeteroGraph) -> Division | None:
+    """Returns how the calls so far that needed the most memory ran on a graph; None before the first one."""
+    sizes, ranges = CountedSizes(graph), program.way(InRanges)
+    whole = [Division(None, program.need(sizes, mask).peak) for mask in program.masks]
+    divided = [] if ranges is None else ranges.divisions(graph)
+    return max([*whole, *divided], key=lambda division: division.need, default=None)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,14 +18,12 @@ from torch import Tensor
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges, Divided
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
-from dacergnn.modules.cuts import Cuts
+from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.ways.cuts import Cuts
 from dacergnn.runtime.free_memory import return_freed_memory
 from dacergnn.runtime.pool import LARGE, POOL, leased
 from dacergnn.scratch import zeros_in_file
 from dacergnn.sdfg_passes.destination_ranges import RangeArray, RangeProgram
-
-if TYPE_CHECKING:
-    from dacergnn.modules.compiled import CompiledProgram
 
 
 @dataclass
@@ -65,7 +63,7 @@ class Streams:
 
     def __init__(self, cuts: Cuts) -> None:
         self.program, self.cuts, self.of_text = cuts.program, cuts, cuts.of_text
-        self.scratch = cuts.config.scratch
+        self.scratch = cuts.program.step_config.scratch
         """Names a folder for temporary files, in which arrays lie that all ranges share; None for memory."""
         self._made: RangeProgram | None = None
 

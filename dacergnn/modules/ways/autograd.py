@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -19,34 +19,25 @@ from torch._functorch.utils import unwrap_dead_wrappers
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
-from dacergnn.modules.contest import Runner
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.retained import RUN_AGAIN, is_retained
-from dacergnn.modules.variant import Variant
+from dacergnn.modules.variant import Mask, Variant
+from dacergnn.modules.ways.contest import Runner
 from dacergnn.modules.writes import Watched, Writes
 from dacergnn.runtime.pool import Lease
 from dacergnn.runtime.transformed import is_transformed
 
-if TYPE_CHECKING:
-    from dacergnn.modules.compiled import CompiledProgram
 
-Mask = tuple[bool, ...]
+class Choice(Protocol):
+    """Chooses builds of a program for calls (`whole.Whole`)."""
 
+    def take(self, mask: Mask, graph: HeteroGraph) -> tuple[Variant, Runner[Variant] | None]:
+        """Returns the build for a call, and what `note` takes its seconds for."""
+        ...
 
-@dataclass(frozen=True)
-class Gradients:
-    """Describes the compiled program that computes the gradients of another program.
-
-    Args:
-        program: Takes inputs of the other one, then gradients of its results, and returns gradients of its inputs.
-        inputs: Positions of the inputs that it takes.
-        seeds: Positions of the results whose gradients it takes.
-        wrt: Positions of the inputs that its results belong to.
-    """
-
-    program: CompiledProgram
-    inputs: tuple[int, ...]
-    seeds: tuple[int, ...]
-    wrt: tuple[int, ...]
+    def note(self, mask: Mask, runner: Runner[Variant] | None, seconds: float, graph: HeteroGraph) -> None:
+        """Takes the seconds of a call whose build `take` has chosen."""
+        ...
 
 
 @dataclass
@@ -54,6 +45,7 @@ class Invocation:
     """Describes one run of a program, which a backward may follow; ``mask`` tells which inputs need gradients."""
 
     program: CompiledProgram
+    choice: Choice
     graph: HeteroGraph
     mask: Mask
     chosen: Variant | None = None
@@ -70,6 +62,11 @@ class Invocation:
     """Learns from backwards which arguments are written to after the call."""
     watched: list[Watched] = field(default_factory=list[Watched])
     """Holds the arguments that were copied."""
+
+    @property
+    def key(self) -> tuple[CompiledProgram, Mask]:
+        """Returns what runs have in common that are differentiated alike."""
+        return self.program, self.mask
 
     @property
     def variant(self) -> Variant:
@@ -103,7 +100,7 @@ class Invocation:
         start = perf_counter()
         values = variant.backward(prepared, arrays, lease)
         if self.seconds:  # of the forward; another backward of it counts no more
-            self.program.note(self.mask, self.runner, self.seconds + perf_counter() - start, self.graph)
+            self.choice.note(self.mask, self.runner, self.seconds + perf_counter() - start, self.graph)
             self.seconds = 0.0
         for slot, value in zip(variant.slots, values, strict=True):
             results[slot] = value
@@ -146,7 +143,7 @@ def run(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         step = _step_of(invocation.program.name)
         invocation.writes = invocation.program.writes
         if invocation.writes is not None:
-            inputs = invocation.writes.protected(invocation, inputs)
+            inputs, invocation.watched = invocation.writes.protected(invocation.key, invocation.variant.kept, inputs)
     return step.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
 
 
@@ -157,7 +154,7 @@ def _step_of(name: str) -> type[_Run]:
 
 
 def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    invocation.chosen, invocation.runner = invocation.program.take(invocation.mask, invocation.graph)
+    invocation.chosen, invocation.runner = invocation.choice.take(invocation.mask, invocation.graph)
     forward = invocation.variant.forward
     prepared = forward.prepare(invocation.graph)
     start = perf_counter()
@@ -192,10 +189,11 @@ class _Run(torch.autograd.Function):
             saved = ctx.saved_tensors
         except RuntimeError:
             if invocation.writes is not None:
-                invocation.writes.expect(invocation)
+                invocation.writes.expect(invocation.key)
             raise
         if invocation.watched and invocation.writes is not None:
-            invocation.writes.note(invocation)
+            invocation.writes.note(invocation.key, invocation.watched)
+            invocation.watched = []
         return _differentiate(ctx, saved, gradients)
 
 

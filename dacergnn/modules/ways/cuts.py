@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import torch
 
-from dacergnn.config import Config
 from dacergnn.errors import ProgramError
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.building import building
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.sdfg_passes import Context
 from dacergnn.sdfg_passes.destination_ranges import RangeProgram, cut
 from dacergnn.sdfg_passes.partial_sums import SumsProgram, cut_sums
 from dacergnn.sdfg_passes.pipeline import Pipeline
 from dacergnn.target import find
 
-if TYPE_CHECKING:
-    from dacergnn.modules.compiled import CompiledProgram
-
 
 class Cuts:
-    """Holds the parts of one program.
+    """Holds the parts of one program, which is that of the whole graph."""
 
-    Args:
-        program: The program of the whole graph.
-        config: Its options, with the limit of memory.
-        compiled: Compiles the text of a part for an index type, with other values of options.
-    """
-
-    def __init__(self, program: CompiledProgram, config: Config, compiled: Callable[..., CompiledProgram]) -> None:
-        self.program, self.config, self._compiled = program, config, compiled
+    def __init__(self, program: CompiledProgram) -> None:
+        self.program = program
         self._parts: dict[tuple[str, torch.dtype, bool], CompiledProgram] = {}
 
     def ranges(self) -> RangeProgram:
@@ -70,8 +58,9 @@ class Cuts:
         """
         key = text, index, limited
         if key not in self._parts:
-            memory = {"memory": self.config.memory, "scratch": self.config.scratch} if limited else {}
-            made = self._compiled(text, index, **memory)
+            config = self.program.step_config
+            memory = {"memory": config.memory, "scratch": config.scratch} if limited else {}
+            made = self.program.of_text(text, index, **memory)
             made.title = self.program.title
             self._parts[key] = made
         return self._parts[key]
