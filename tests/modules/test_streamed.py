@@ -269,6 +269,29 @@ def test_random_programs(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("in_ranges")
+def test_second_derivatives_of_values_of_edges() -> None:
+    """Their rows come range by range, and are put back into the order of the edges."""
+    text = """
+    def p(g, x: NS[4], y: ND[4]):
+        for e in g.edges():
+            e["out"] = dot_prd(e.src.x, e.dst.y) * e.src.x
+        return out
+    """
+    edge_index, edge_type = edges()
+    graph = HeteroGraph.from_arrays(edge_index, edge_type, num_nodes=N, num_edge_types=R)
+    inputs = [torch.randn(N, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    results: list[list[Tensor]] = []
+    for config in (Config(), LIMITED):
+        source = ProgramSource(textwrap.dedent(text), ())
+        made = compiled_program(source, torch.float64, torch.int32, config, Profile.of(graph))
+        (out,) = made.run(graph, inputs)
+        first = torch.autograd.grad(out.sin().sum(), inputs, create_graph=True)
+        results.append([*torch.autograd.grad([f.pow(2).sum() for f in first], inputs)])
+    assert [d.ranges is not None for d in divisions(made, graph)] == [True]
+    close(results[1], results[0])
+
+
+@pytest.mark.usefixtures("in_ranges")
 def test_values_of_edges_in_parts() -> None:
     """RGCN normalizes edges; those of relations with few sources are a part of the edges, with rows of their own."""
     text = """
