@@ -97,7 +97,7 @@ def test_products(config: Config, lengths: list[int], listed: bool) -> None:
 @pytest.mark.parametrize("least_chunk", [260, 664, 1 << 20], ids=["hubs", "as long as a chunk", "no hubs"])
 @pytest.mark.parametrize("config", with_parts("sums"), ids=lambda c: c.name)
 def test_products_of_sums(config: Config, least_chunk: int) -> None:
-    """Rows of a (type, target) pair, or of a target, are added before they are multiplied; the longest are 664 and 705."""
+    """Rows of a (type, target) pair, or of a target, are added before they are multiplied; some are 664 and 705."""
     lengths = [40, 0, 1831, 5] if config.k * config.m < 2000 else [20, 0, 31, 5]
     case = make_case(lengths, config.index, sorted_rows=False)
     n, types, h, index = len(case.rows), len(lengths), config.heads, NUMPY[config.index]
