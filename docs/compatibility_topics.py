@@ -1,4 +1,4 @@
-"""What may be done to a compiled layer, and what happens: the lines of compatibility.md, by the tests that tell."""
+"""What may be done to a compiled layer, and what happens: lines of compatibility_tables.md, by tests."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import dacergnn
 FOLDER = Path(__file__).resolve().parent
 INCLUDED = {
     FOLDER.parent / name: page
-    for name, page in {"README": "overview", "CHANGELOG": "changelog", "SECURITY": "security"}.items()
+    for name, page in {"README": "index", "CHANGELOG": "changelog", "SECURITY": "security"}.items()
 }
 """Pages of the repository's root -> pages of the site that include them."""
 

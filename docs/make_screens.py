@@ -1,6 +1,6 @@
 """Makes pictures of what commands show on a screen, drawn by Chromium.
 
-    python docs/make_screens.py [NAME ...]    # demo, explain, profile; all of them by default
+    python docs/make_screens.py [NAME ...]    # demo, profile; all of them by default
 
 writes docs/images/NAME.png. Needs Chromium, Pillow, and a machine without other work.
 """
@@ -36,10 +36,6 @@ def demo(console: Console) -> None:
         compare(20, Path("demo_output"), console)
 
 
-def explain(console: Console) -> None:
-    console.print(Text(str(dacergnn.explain(compiled_layer("rgat", "aifb", 64, 1)))))
-
-
 def profile(console: Console) -> None:
     import torch
 
@@ -51,7 +47,6 @@ def profile(console: Console) -> None:
 
 SCREENS: dict[str, tuple[Callable[[Console], None], str, int]] = {
     "demo": (demo, "dacergnn demo", 80),
-    "explain": (explain, "dacergnn explain --model rgat --data aifb", 80),
     "profile": (profile, "dacergnn profile --model rgcn --data aifb", WIDTH),
 }
 """Maps names to what fills a screen, its title, and its columns."""

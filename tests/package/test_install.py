@@ -107,10 +107,9 @@ def test_quickstarts_run_from_the_wheel(installed: Path, tmp_path: Path) -> None
     assert done(installed, "-c", present) == "[]\n"
     assert "explain" in done(installed, "-m", "dacergnn", "--help")
     assert "pip install 'dacergnn[pyg]'" in run(installed, "-m", "dacergnn", "demo").stderr
-    run_blocks(installed, "quickstart.md", tmp_path)
+    run_blocks(installed, "quickstart_torch.md", tmp_path)
     done(installed, "-m", "pip", "install", "--quiet", "torch_geometric")
-    for page in ("quickstart.md", "quickstart_pyg.md"):
-        run_blocks(installed, page, tmp_path)
+    run_blocks(installed, "quickstart.md", tmp_path)
 
 
 @pytest.mark.check
