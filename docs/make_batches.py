@@ -1,4 +1,4 @@
-"""Writes the figures of docs/batches.md from what a run of the suite has stored.
+"""Writes the figures of docs/results/batches.md from what a run of the suite has stored.
 
 dacergnn bench --suite batches --threads 1 --steps 10 --json batches.json
 python docs/make_batches.py batches.json
@@ -16,7 +16,7 @@ from pages import FOLDER, replaced
 from dacergnn.bench.batches.runner import ratio_of
 from dacergnn.bench.scatter import NOTE, marked, scatters
 
-PAGE = FOLDER / "batches.md"
+PAGE = FOLDER / "results" / "batches.md"
 COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "encoding", "steps/s eager", "ours")
 
 

@@ -25,7 +25,7 @@ from dacergnn.performance.batch import Batch, Coefficients, Embedding
 from dacergnn.tuning.predictor import EPSILON
 
 DEPTH = 0
-"""Number of convolutions. The paper found two best; here none rank pairs best (docs/tuning.md)."""
+"""Number of convolutions. The paper found two best; here none rank pairs best (docs/results/tuning.md)."""
 AVERAGE = ProgramFunction(
     """
 def average(g, h, W):

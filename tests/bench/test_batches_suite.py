@@ -103,7 +103,7 @@ def test_a_run_on_the_command_line(
     monkeypatch.syspath_prepend(ROOT / "docs")
     make = runpy.run_path(str(ROOT / "docs" / "make_batches.py"))
     figures = make["figures"](stored)
-    page = make["replaced"]((ROOT / "docs" / "batches.md").read_text(), "figures", figures)
+    page = make["replaced"]((ROOT / "docs" / "results" / "batches.md").read_text(), "figures", figures)
     assert figures.count("| SAGEConv |") == figures.count("| HeteroConv(SAGEConv) |") == 2
     assert page.count(figures) == 1
     assert make["replaced"](page, "figures", figures) == page
