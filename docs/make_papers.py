@@ -79,8 +79,8 @@ def gains_of_passes() -> str:
     single = [mean[name] for name in TRANSFORMATIONS if name in mean]
     return (
         f"[Our own passes](#our-own-passes): in the mean of {len(found['rows']) - 1} layers, a training step takes "
-        f"{mean['none']:.2f} times as long without any of them, and {mean['hector']:.2f} times with those of the Hector "
-        f"paper alone. Without a single one it takes {min(single):.2f} to {max(single):.2f} times as long."
+        f"{mean['none']:.2f} times as long without any of them, and {mean['hector']:.2f} times with those of the "
+        f"Hector paper alone. Without a single one it takes {min(single):.2f} to {max(single):.2f} times as long."
     )
 
 
