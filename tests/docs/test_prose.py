@@ -12,10 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "check_prose.py"))
 
 
-LONG = {"architecture.md", "commands.md", "compatibility.md", "papers.md", "results.md"}
-"""Pages to look things up in, or of tables below a summary; so are those in `results`."""
-
-
 @pytest.fixture(scope="module")
 def spelling() -> Any:
     return SCRIPT["dictionary"]()
@@ -24,12 +20,6 @@ def spelling() -> Any:
 @pytest.mark.parametrize("page", SCRIPT["PAGES"], ids=lambda page: str(page.relative_to(ROOT)))
 def test_prose_of_a_page(page: Path, spelling: Any) -> None:
     assert [*SCRIPT["findings"](page, spelling)] == []
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: str(page.relative_to(ROOT)))
-def test_pages_are_short(page: Path) -> None:
-    if page.name not in LONG and page.parent.name != "results":
-        assert len(page.read_text().splitlines()) < 300
 
 
 def test_docstrings_of_modules(spelling: Any) -> None:
