@@ -14,8 +14,9 @@ from dacergnn.frontends.symbolic.edges import SIDES
 from dacergnn.frontends.symbolic.expr import Expr, reached
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.library_nodes import form
-from dacergnn.library_nodes.form import Const, Op, Ref, Shape, Statement, statement_text
+from dacergnn.library_nodes.form import GEMM_OPERATORS, Const, Op, Ref, Shape, Statement, statement_text
 from dacergnn.library_nodes.place import Place
+from dacergnn.program.emission import OWN_STATEMENT
 from dacergnn.program.source import PlacedText
 
 INPUTS = ("leaf", "degree", "pair_mean")
@@ -115,7 +116,10 @@ class _Emitter:
         return Region(ProgramSource(text, ()), tuple(spaces), outputs)
 
     def _named(self) -> set[int]:
-        """Returns the values with arrays of their own: results, gathered or aggregated values, values used twice."""
+        """Returns the values with arrays of their own: results, gathered or aggregated values, values used twice.
+
+        Products and what they multiply have arrays in every program; named here, they keep their places.
+        """
         uses = [0] * len(self.steps)
         named = set(self.wanted)
         for op, args, _, _ in self.steps:
@@ -125,8 +129,11 @@ class _Emitter:
                     named.add(a)
         for i, (op, args, _, _) in enumerate(self.steps):
             plain = op in (*INPUTS, "const", "gather")
-            if op == "aggregate" or (uses[i] > 1 and self.spaces[i] is not None and not plain):
+            own = uses[i] > 1 or op in OWN_STATEMENT
+            if op == "aggregate" or (own and self.spaces[i] is not None and not plain):
                 named.add(i)
+            if op in GEMM_OPERATORS:
+                named |= {a for a in args if self.spaces[a] is not None and self.steps[a][0] != "gather"}
             if op == "detach" and i not in self.wanted and uses[i] > 1:
                 named.discard(i)
                 if self.steps[args[0]][0] not in (*INPUTS, "const", "gather"):
