@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+
+from dacergnn.bench.problem import make_problem
+from dacergnn.bench.worker import tiny_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -45,6 +51,44 @@ def made() -> dict[str, str]:
 def test_a_page_is_what_its_script_makes(script: Path, made: dict[str, str]) -> None:
     page = DOCS / f"{script.stem.removeprefix('make_')}.md"
     assert page.read_text() == made[str(script)], f"run docs/{script.name}"
+
+
+@pytest.fixture
+def families(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("make_families")
+
+
+def test_the_table_of_the_readme_is_what_was_measured(families: Any) -> None:
+    page = (ROOT / "README.md").read_text()
+    table = families.table(json.loads(families.RECORDS.read_text()))
+    assert page == families.replaced(page, "families", table), "run docs/make_families.py --no-measure"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "text"),
+    [(None, "-"), (5.0, "slower (0.50x)"), (9.5, "no gain"), (10.9, "no gain"), (11.1, "1.1x"), (12345.0, "1,234x")],
+)
+def test_no_gain_is_said_in_words(theirs: float | None, text: str, families: Any) -> None:
+    assert families.factor(theirs, 10.0) == text
+
+
+@pytest.mark.parametrize("family", range(10))
+def test_peers_compute_what_the_original_layers_do(family: int, families: Any) -> None:
+    worker = importlib.import_module("families_worker")
+    tiny, chosen = tiny_problem(worker.SIZE), worker.FAMILIES[family]
+    ends = torch.cat([tiny.src, tiny.dst]), torch.cat([tiny.dst, tiny.src])
+    types = torch.cat([tiny.etype, tiny.etype + tiny.num_etypes])
+    problem = make_problem("tiny", *ends, types, list(tiny.ntype_sizes), 2 * tiny.num_etypes)
+    graph, labels = worker.whole(chosen, problem, 0)
+    torch.manual_seed(0)
+    network = worker.Network([chosen.make(problem)], "t0")
+    made = worker.candidates(chosen, network, compiled=False)
+    expected = worker.results(made.pop("original")(), graph, labels, layer=False)
+    del made["ours"]  # which other tests compare
+    errors = {name: worker.differs(worker.results(make(), graph, labels, layer=False), expected)
+              for name, make in made.items()}  # fmt: skip
+    assert max(errors.values()) < worker.TOLERANCE, errors
 
 
 def test_coverage_lists_the_layers_of_both_libraries() -> None:

@@ -1,0 +1,145 @@
+"""Measures layers by family, and writes the figures into README.md: a table, and docs/images/families.png.
+
+python docs/make_families.py               # measures, about twelve minutes, and writes docs/families.json first
+python docs/make_families.py --quick       # the same with few rounds on small synthetic graphs: numbers mean nothing
+python docs/make_families.py --no-measure  # writes README.md and the picture from docs/families.json
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import UTC, datetime
+from textwrap import fill
+from typing import Any
+
+import click
+from matplotlib.figure import Figure
+from pages import FOLDER, replaced
+
+from dacergnn.bench.data_option import present
+from dacergnn.bench.environment import environment, load
+from dacergnn.bench.process import ask
+from dacergnn.bench.scatter import LIMIT, marked, scatters
+
+README, RECORDS, PICTURE = FOLDER.parent / "README.md", FOLDER / "families.json", "docs/images/families.png"
+Record = dict[str, Any]
+MEASURES = {"layer": "one layer, ms", "step": "step, ms", "batch": "step on a batch, ms", "memory": "step, MB"}
+ALONE = ("original", "ours")
+GAIN = 1.1
+"""Smaller factors are no gain."""
+NOTE = """Each cell has what dacergnn takes, and how many times that PyG's layer and the fastest peer take. A layer runs
+forward and backward, {size} features wide. A step trains three such layers with norms, ReLU, dropout, residuals and a
+head, by fused Adam, on the whole graph or on new batches of about {batch:,} edges. The graphs are {graphs}. Peers are
+DGL's layer, careful plain PyTorch, PyG's layer with a `cached` normalization, and `compiled` by `torch.compile` (not
+where it unrolls loops over relations). Memory is that of the peer which is fastest in the step. The numbers are medians
+of runs in turns in one process, after a comparison of all results with those of PyG's layers.
+`python docs/make_families.py` has measured them on {date} at commit {commit} ({cpu}, {threads} threads, torch {torch},
+PyG {torch_geometric}, DGL {dgl}).{more}"""
+QUICK = " **These numbers are of a quick run on small graphs, beside other work, and mean nothing yet.**"
+SCATTERS = f" A star marks runs that scatter: the middle three fifths spread over more than {LIMIT:.0%} of the median."
+
+
+def best_peer(row: Record, measure: str) -> str:
+    """Returns the name of the fastest candidate that is neither the original nor ours; empty if there is none."""
+    timed = {name: one["ms"] for name, one in row[measure].items() if "ms" in one and name not in ALONE}
+    return min(timed, key=timed.__getitem__, default="")
+
+
+def factor(value: float | None, ours: float) -> str:
+    """Returns how many times ours something takes, in words where we gain nothing."""
+    if value is None:
+        return "-"
+    ratio = value / ours
+    if ratio < GAIN:
+        return "no gain" if ratio >= 1 / GAIN else f"slower ({ratio:.2f}x)"
+    return f"{ratio:.1f}x" if ratio < 9.95 else f"{ratio:,.0f}x"
+
+
+def cell(row: Record, measure: str) -> str:
+    """Returns what ours takes, and the factors of the original and of the best peer."""
+    unit, peer = ("peak_mb", best_peer(row, "step")) if measure == "memory" else ("ms", best_peer(row, measure))
+    ours = row[measure]["ours"][unit]
+    original, theirs = (row[measure].get(name, {}).get(unit) for name in ("original", peer))
+    label = f" {peer.partition(' ')[0]}" if peer and measure != "memory" else ""
+    shown = marked(f"{ours:,.0f}" if ours >= 99.5 else f"{ours:.3g}", scatters(row[measure]["ours"]))
+    return f"{shown}: {factor(original, ours)}, {factor(theirs, ours)}{label}"
+
+
+def table(report: Record) -> str:
+    """Returns the table with the picture, and what was measured on what."""
+    machine, rows = report["environment"], report["rows"]
+    cells = [[row["family"], *(cell(row, measure) for measure in MEASURES)] for row in rows]
+    lines = [["layers", *(f"{title}: original, peer" for title in MEASURES.values())], ["---"] * 5, *cells]
+    graphs = {
+        row["data"]: f"{row['data']} with {row['edges']:,} edges from {row['family']} on" for row in reversed(rows)
+    }
+    batch = round(sum(row["batch_edges"] for row in rows) / len(rows), -2)
+    more = [QUICK] * report["quick"] + [SCATTERS] * any("*" in text for row in cells for text in row)
+    note = NOTE.format(
+        **(machine | report | {"date": report["date"][:10]}), batch=int(batch),
+        graphs=" and ".join(reversed(graphs.values())), more="".join(more),
+    )  # fmt: skip
+    picture = f"![Training steps of a model by family of layers, on a logarithmic scale]({PICTURE})"
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", fill(note, 120), "", picture])
+
+
+def draw(report: Record) -> None:
+    """Draws the steps on the whole graph."""
+    rows = report["rows"]
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for number, (label, colour) in enumerate({"dacergnn": "#0072B2", "best peer": "#999999", "PyG": "#E69F00"}.items()):
+        names = [("ours", best_peer(row, "step"), "original")[number] for row in rows]
+        times = [row["step"].get(name, {}).get("ms", 0) for row, name in zip(rows, names, strict=True)]
+        axes.bar([place + 0.27 * (number - 1) for place in range(len(rows))], times, 0.25, color=colour, label=label)
+    axes.set_xticks(range(len(rows)), [row["family"].replace(" ", "\n", 1) for row in rows], fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylabel("ms of a training step")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, ncols=3, fontsize=9)
+    figure.savefig(FOLDER.parent / PICTURE, dpi=130)
+
+
+def measured(title: str, graph: str, quick: bool, threads: int) -> Record:
+    """Returns the row of a family: times of all candidates, and peaks of the original, of the best peer and of ours."""
+    data = f"{graph}~0.05" if quick else present(graph)
+    limits = {"repeat": 3, "budget_s": 0.3, "warm_up": 2} if quick else {"repeat": 20, "budget_s": 4.0, "warm_up": 5}
+    request = {"family": title, "data": data, "threads": threads, "limit_bytes": 16 << 30, "compiled": not quick}
+    before = load()
+    row = {"family": title, "data": data, **ask("families_worker", request | limits, 900)}
+    if "error" in row:
+        raise click.ClickException(f"{title}: {row['error']}")
+    named = dict.fromkeys(name for name in (*ALONE, best_peer(row, "step")) if name)
+    memory = {name: ask("families_worker", {**request, "candidate": name}, 300) for name in named}
+    return {**row, "memory": memory, "load_before": before, "load_after": load()}
+
+
+@click.command()
+@click.option("--measure/--no-measure", default=True, help="Measure, or write what is in docs/families.json.")
+@click.option("--quick", is_flag=True, help="Few rounds on small graphs: numbers mean nothing.")
+@click.option("--threads", default=2, show_default=True)
+def main(measure: bool, quick: bool, threads: int) -> None:
+    """Measure layers by family, and write README's table of them."""
+    if measure:
+        from families import FAMILIES, SIZE
+
+        rows: list[Record] = []
+        for family in FAMILIES:
+            click.echo(family.title)
+            rows.append(measured(family.title, family.data, quick, threads))
+        head = ["git", "-C", str(FOLDER), "rev-parse", "--short", "HEAD"]
+        report = {
+            "command": "python docs/make_families.py" + " --quick" * quick, "quick": quick, "size": SIZE,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"), "threads": threads,
+            "commit": subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip(),
+            "environment": environment(), "rows": rows,
+        }  # fmt: skip
+        RECORDS.write_text(json.dumps(report, indent=1) + "\n")
+    report = json.loads(RECORDS.read_text())
+    README.write_text(replaced(README.read_text(), "families", table(report)))
+    draw(report)
+
+
+if __name__ == "__main__":
+    main()
