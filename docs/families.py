@@ -40,7 +40,7 @@ class Graph:
         """Returns edges in the order of their types, between nodes of all types."""
         x, edges = self.x, self.edges[0]
         if not isinstance(x, Mapping):
-            etype = self.edges[1]
+            etype = self.edges[1] if len(self.edges) > 1 else torch.zeros_like(edges[0])
             order = etype.argsort(stable=True)
             relations = ((0, 0),) * self.num_relations
             return Problem("", *edges[:, order], etype[order], (len(x),), relations, x, etype)
