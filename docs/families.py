@@ -98,12 +98,12 @@ class Plain(nn.Module):
         return dict(zip(x, out.split([*map(len, x.values())]), strict=True))
 
 
-@lru_cache(maxsize=1)  # the layers of a network share it
+@lru_cache(maxsize=4)  # the layers of a network share it, and candidates that run in turns have graphs of their own
 def layout(graph: Graph) -> PlainLayout:
     return PlainLayout(graph.problem(), "padded")
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def pattern(graph: Graph) -> tuple[Adjacency, Tensor]:
     src, dst = graph.edges[0]
     return Adjacency.make(dst, src, (len(graph.x), len(graph.x))), graph.edges[0]
