@@ -124,18 +124,18 @@ def main(measure: bool, quick: bool, threads: int) -> None:
     if measure:
         from families import FAMILIES, SIZE
 
-        rows: list[Record] = []
-        for family in FAMILIES:
-            click.echo(family.title)
-            rows.append(measured(family.title, family.data, quick, threads))
         head = ["git", "-C", str(FOLDER), "rev-parse", "--short", "HEAD"]
+        rows: list[Record] = []
         report = {
             "command": "python docs/make_families.py" + " --quick" * quick, "quick": quick, "size": SIZE,
             "date": datetime.now(UTC).isoformat(timespec="seconds"), "threads": threads,
             "commit": subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip(),
             "environment": environment(), "rows": rows,
         }  # fmt: skip
-        RECORDS.write_text(json.dumps(report, indent=1) + "\n")
+        for family in FAMILIES:
+            click.echo(family.title)
+            rows.append(measured(family.title, family.data, quick, threads))
+            RECORDS.write_text(json.dumps(report, indent=1) + "\n")
     report = json.loads(RECORDS.read_text())
     README.write_text(replaced(README.read_text(), "families", table(report)))
     draw(report)
