@@ -26,8 +26,6 @@ from dacergnn.bench.reference import deviation
 
 TOLERANCE = 1e-3
 """The largest difference from the original, relative to the largest value; more means another function."""
-WARM_UP = 5
-"""Batches before the timed ones: they build programs, and record calls of traced layers."""
 LAYERS = 3
 
 
@@ -187,7 +185,7 @@ def times(family: Family, problem: Problem, request: dict[str, Any]) -> dict[str
                 if not (error := differs(found, expected)) <= TOLERANCE:
                     raise BenchmarkError(f"differs from the original by {error:.1e}")
                 call = layer_step(made, next(source)[0]) if measure == "layer" else Steps(made, source)
-                for _ in range(request["warm_up"]):
+                for _ in range(request["warm_up"] if measure == "batch" else 1):
                     time_step(call) if measure == "batch" else call()
                 calls[name] = call
             except Exception as error:  # a candidate's failure is a result

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from datetime import UTC, datetime
 from textwrap import fill
 from typing import Any
@@ -71,14 +72,14 @@ def table(report: Record) -> str:
     machine, rows = report["environment"], report["rows"]
     cells = [[row["family"], *(cell(row, measure) for measure in MEASURES)] for row in rows]
     lines = [["layers", *(f"{title}: original, peer" for title in MEASURES.values())], ["---"] * 5, *cells]
-    graphs = {
-        row["data"]: f"{row['data']} with {row['edges']:,} edges from {row['family']} on" for row in reversed(rows)
-    }
+    edges = {row["data"]: row["edges"] for row in rows}
+    counts = Counter(row["data"] for row in rows)
+    graphs = " and ".join(f"{data} ({edges[data]:,} edges, {count} rows)" for data, count in counts.items())
     batch = round(sum(row["batch_edges"] for row in rows) / len(rows), -2)
     more = [QUICK] * report["quick"] + [SCATTERS] * any("*" in text for row in cells for text in row)
     note = NOTE.format(
         **(machine | report | {"date": report["date"][:10]}), batch=int(batch),
-        graphs=" and ".join(reversed(graphs.values())), more="".join(more),
+        graphs=graphs, more="".join(more),
     )  # fmt: skip
     picture = f"![Training steps of a model by family of layers, on a logarithmic scale]({PICTURE})"
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", fill(note, 120), "", picture])
@@ -112,7 +113,11 @@ def measured(title: str, graph: str, quick: bool, threads: int) -> Record:
         raise click.ClickException(f"{title}: {row['error']}")
     named = dict.fromkeys(name for name in (*ALONE, best_peer(row, "step")) if name)
     memory = {name: ask("families_worker", {**request, "candidate": name}, 300) for name in named}
-    return {**row, "memory": memory, "load_before": before, "load_after": load()}
+    row |= {"memory": memory, "load_before": before, "load_after": load()}
+    for measure in MEASURES:
+        if "error" in row[measure]["ours"]:
+            raise click.ClickException(f"{title}, {measure}: {row[measure]['ours']['error']}")
+    return row
 
 
 @click.command()
