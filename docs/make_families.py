@@ -53,7 +53,7 @@ def factor(value: float | None, ours: float) -> str:
         return "-"
     ratio = value / ours
     if ratio < GAIN:
-        return "no gain" if ratio >= 1 / GAIN else f"slower ({ratio:.2f}x)"
+        return "no gain" if ratio >= 1 / GAIN else f"slower {ratio:.2f}x"
     return f"{ratio:.1f}x" if ratio < 9.95 else f"{ratio:,.0f}x"
 
 
@@ -62,7 +62,7 @@ def cell(row: Record, measure: str) -> str:
     unit, peer = ("peak_mb", best_peer(row, "step")) if measure == "memory" else ("ms", best_peer(row, measure))
     ours = row[measure]["ours"][unit]
     original, theirs = (row[measure].get(name, {}).get(unit) for name in ("original", peer))
-    label = f" {peer.partition(' ')[0]}" if peer and measure != "memory" else ""
+    label = f" ({peer.partition(' ')[0]})" if peer and measure != "memory" else ""
     shown = marked(f"{ours:,.0f}" if ours >= 99.5 else f"{ours:.3g}", scatters(row[measure]["ours"]))
     return f"{shown}: {factor(original, ours)}, {factor(theirs, ours)}{label}"
 
