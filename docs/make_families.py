@@ -25,18 +25,16 @@ from dacergnn.bench.scatter import LIMIT, marked, scatters
 
 README, RECORDS, PICTURE = FOLDER.parent / "README.md", FOLDER / "families.json", "docs/images/families.png"
 Record = dict[str, Any]
-MEASURES = {"layer": "one layer, ms", "step": "step, ms", "batch": "step on a batch, ms", "memory": "step, MB"}
+MEASURES = {"layer": "one layer", "step": "a step", "batch": "a step on a batch", "memory": "memory of a step"}
 ALONE = ("original", "ours")
 GAIN = 1.1
 """Smaller factors are no gain."""
-NOTE = """Each cell has what dacergnn takes, and how many times that PyG's layer and the fastest peer take. A layer runs
-forward and backward, {size} features wide. A step trains three such layers with norms, ReLU, dropout, residuals and a
-head, by fused Adam, on the whole graph or on new batches of about {batch:,} edges. The graphs are {graphs}. Peers are
-DGL's layer, careful plain PyTorch, PyG's layer with a `cached` normalization, and `compiled` by `torch.compile` (not
-where it unrolls loops over relations). Memory is that of the peer which is fastest in the step. The numbers are medians
-of runs in turns in one process, after a comparison of all results with those of PyG's layers.
-`python docs/make_families.py` has measured them on {date} at commit {commit} ({cpu}, {threads} threads, torch {torch},
-PyG {torch_geometric}, DGL {dgl}).{more}"""
+NOTE = """Each cell has what dacergnn takes, and how many times as much PyG's layer and the fastest of these take: DGL's
+layer, careful plain PyTorch, PyG's layer with a `cached` normalization, or `compiled` by `torch.compile` (not where it
+unrolls loops over relations). A layer runs forward and backward, {size} features wide. A step trains three of them with
+norms, ReLU, dropout, residuals and a head, on the whole graph ({graphs}) or on new batches of about {batch:,} edges.
+These are medians of runs in turns in one process, where all results agree; made by `python docs/make_families.py` on
+{date} at commit {commit} ({cpu}, threads: {threads}, torch {torch}, PyG {torch_geometric}, DGL {dgl}).{more}"""
 QUICK = " **These numbers are of a quick run on small graphs, beside other work, and mean nothing yet.**"
 SCATTERS = f" A star marks runs that scatter: the middle three fifths spread over more than {LIMIT:.0%} of the median."
 
@@ -47,34 +45,34 @@ def best_peer(row: Record, measure: str) -> str:
     return min(timed, key=timed.__getitem__, default="")
 
 
-def factor(value: float | None, ours: float) -> str:
+def factor(value: float, ours: float, worse: str = "slower") -> str:
     """Returns how many times ours something takes, in words where we gain nothing."""
-    if value is None:
-        return "-"
     ratio = value / ours
     if ratio < GAIN:
-        return "no gain" if ratio >= 1 / GAIN else f"slower {ratio:.2f}x"
+        return "no gain" if ratio >= 1 / GAIN else f"{ratio:.2f}x ({worse})"
     return f"{ratio:.1f}x" if ratio < 9.95 else f"{ratio:,.0f}x"
 
 
 def cell(row: Record, measure: str) -> str:
     """Returns what ours takes, and the factors of the original and of the best peer."""
-    unit, peer = ("peak_mb", best_peer(row, "step")) if measure == "memory" else ("ms", best_peer(row, measure))
-    ours = row[measure]["ours"][unit]
-    original, theirs = (row[measure].get(name, {}).get(unit) for name in ("original", peer))
-    label = f" ({peer.partition(' ')[0]})" if peer and measure != "memory" else ""
+    key, unit, worse = ("peak_mb", "MB", "more") if measure == "memory" else ("ms", "ms", "slower")
+    peer = best_peer(row, "step" if measure == "memory" else measure)
+    ours = row[measure]["ours"][key]
     shown = marked(f"{ours:,.0f}" if ours >= 99.5 else f"{ours:.3g}", scatters(row[measure]["ours"]))
-    return f"{shown}: {factor(original, ours)}, {factor(theirs, ours)}{label}"
+    named = {"PyG": "original", peer.partition(" ")[0]: peer}
+    values = {label: row[measure].get(name, {}).get(key) for label, name in named.items()}
+    factors = [f"{label} {factor(value, ours, worse)}" for label, value in values.items() if value is not None]
+    return f"{shown} {unit}: {', '.join(factors)}"
 
 
 def table(report: Record) -> str:
     """Returns the table with the picture, and what was measured on what."""
     machine, rows = report["environment"], report["rows"]
     cells = [[row["family"], *(cell(row, measure) for measure in MEASURES)] for row in rows]
-    lines = [["layers", *(f"{title}: original, peer" for title in MEASURES.values())], ["---"] * 5, *cells]
+    lines = [["layers", *MEASURES.values()], ["---"] * (1 + len(MEASURES)), *cells]
     edges = {row["data"]: row["edges"] for row in rows}
     counts = Counter(row["data"] for row in rows)
-    graphs = " and ".join(f"{data} ({edges[data]:,} edges, {count} rows)" for data, count in counts.items())
+    graphs = "; ".join(f"{data}, {count} rows, {edges[data]:,} edges" for data, count in counts.items())
     batch = round(sum(row["batch_edges"] for row in rows) / len(rows), -2)
     more = [QUICK] * report["quick"] + [SCATTERS] * any("*" in text for row in cells for text in row)
     note = NOTE.format(
@@ -82,7 +80,7 @@ def table(report: Record) -> str:
         graphs=graphs, more="".join(more),
     )  # fmt: skip
     picture = f"![Training steps of a model by family of layers, on a logarithmic scale]({PICTURE})"
-    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", fill(note, 120), "", picture])
+    return "\n".join([picture, "", *(f"| {' | '.join(line)} |" for line in lines), "", fill(note, 120)])
 
 
 def draw(report: Record) -> None:
