@@ -277,7 +277,8 @@ class Encodings:
 
     def weights(self, kind: str, dtype: torch.dtype) -> Tensor:
         """Returns the weights of a kind in `WEIGHTS`; built once."""
-        return self.once(f"{kind}_weights_{str(dtype).removeprefix('torch.')}", lambda: WEIGHTS[kind](self, dtype))
+        name = f"{kind}_weights_{str(dtype).removeprefix('torch.')}"
+        return self.once(name, lambda: WEIGHTS[kind](self.edges, lambda: self.get("ptr_E_dstpair"), dtype))
 
     def single_typed(self) -> bool:
         """Tells whether the edges of every type join one source node type with one destination node type."""
@@ -384,14 +385,10 @@ class Encodings:
         telling = [path for path in paths if path != "etype" or self.size("R") > 1]
         keys = [(self.get(f"idx_{space}_{path}"), self.size(target_space(space, path))) for path in telling]
         canonical = space == "E" and paths == ("etype", "dst")[: len(paths)]
-        order = (
-            None
-            if canonical or not keys
-            else stable_order(keys, ask=sorting.at_hand(self.edges.src), dtype=self._dtype)
-        )
-        if order is None:
-            return self._arange(space)
-        return order
+        order = None
+        if keys and not canonical:
+            order = stable_order(keys, ask=sorting.at_hand(self.edges.src), dtype=self._dtype)
+        return self._arange(space) if order is None else order
 
     def _arange(self, space: str) -> Tensor:
         """Returns the rows of a space in their present order."""
