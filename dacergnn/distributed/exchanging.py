@@ -44,7 +44,6 @@ class OwnNodes(ExchangingGraph):
             owners, own, node_type: The attributes.
         """
         graph = cls.of_encodings(read.encodings, read.edge_perm)
-        assert isinstance(graph, OwnNodes)
         graph.read, graph.exchange, graph.owners, graph.own, graph.node_type = read, exchange, owners, own, node_type
         graph.num_own = len(own)
         graph.nodes = HeteroGraph.from_arrays(

@@ -6,38 +6,29 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Generic, TypeVar
 
 from torch import Tensor
 
+from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.lasting import lasting
 from dacergnn.graph.nonzeros import Nonzeros, check_sparse, nonzeros_of
 from dacergnn.graph.spaces import NODE_SIDES
 
-if TYPE_CHECKING:
-    from dacergnn.graph.hetero_graph import HeteroGraph
-
-Make = Callable[[dict[str, Nonzeros]], "HeteroGraph"]
+Graph = TypeVar("Graph")
+Make = Callable[[dict[str, Nonzeros]], Graph]
 """A function that makes a graph with the nonzeros of features, by side."""
 
 _KEPT = 4
 
 
-class Features(NamedTuple):
-    """Holds a graph with row spaces for the nonzeros of sparse features, and the values of these, [ZS] and [ZD]."""
-
-    graph: HeteroGraph
-    src: Tensor | None
-    dst: Tensor | None
-
-
 @dataclass(frozen=True)
-class _Entry:
+class _Entry(Generic[Graph]):
     """Holds a graph, with weak references to the tensors that it was made for, and their versions."""
 
     tensors: dict[str, tuple[Callable[[], Tensor | None], int]]
     nonzeros: dict[str, Nonzeros]
-    graph: HeteroGraph
+    graph: Graph
 
     def is_of(self, tensors: Mapping[str, Tensor]) -> bool:
         """Tells whether these are the same tensors, and nobody has written to them."""
@@ -51,30 +42,29 @@ class _Entry:
         return nonzeros.keys() == self.nonzeros.keys() and all(_same(self.nonzeros[s], n) for s, n in nonzeros.items())
 
 
-class FeatureGraphs:
+class FeatureGraphs(Generic[Graph]):
     """Keeps the last graphs with sparse features that were made of one graph."""
 
     def __init__(self) -> None:
-        self._entries: list[_Entry] = []
+        self._entries: list[_Entry[Graph]] = []
         self._lock = threading.Lock()
 
     def find(
-        self,
-        graph: HeteroGraph,
-        src: Tensor | None,
-        dst: Tensor | None,
-        make: Make,
-    ) -> Features:
-        """Returns the graph for these features, made by ``make`` if new; checks them as `with_features` says."""
+        self, encodings: Encodings, src: Tensor | None, dst: Tensor | None, make: Make[Graph]
+    ) -> tuple[Graph, Tensor | None, Tensor | None]:
+        """Returns the graph for these features, made by ``make`` if new, and their values [ZS] and [ZD].
+
+        It checks the features as `HeteroGraph.with_features` says. ``encodings`` are those of the graph without them.
+        """
         features = {side: x for side, x in zip(NODE_SIDES, (src, dst), strict=True) if x is not None}
         for side, x in features.items():
-            check_sparse(_NAMES[side], x, graph.size(NODE_SIDES[side]), graph.device)
+            check_sparse(_NAMES[side], x, encodings.size(NODE_SIDES[side]), encodings.edges.src.device)
         with self._lock:
             entry = next((e for e in self._entries if e.is_of(features)), None) or self._note(features, make)
         values = {side: entry.nonzeros[side].values(x) for side, x in features.items()}
-        return Features(entry.graph, values.get("S"), values.get("D"))
+        return entry.graph, values.get("S"), values.get("D")
 
-    def _note(self, features: dict[str, Tensor], make: Make) -> _Entry:
+    def _note(self, features: dict[str, Tensor], make: Make[Graph]) -> _Entry[Graph]:
         with lasting():
             nonzeros = {side: nonzeros_of(_NAMES[side], x) for side, x in features.items()}
             known = next((e for e in self._entries if e.fits(nonzeros)), None)

@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from dacergnn.graph.canonical import canonical_edges, canonical_order, to_device
 from dacergnn.graph.edge_list import ArrayLike, EdgeIndexLike, EdgeList
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.feature_encodings import FeatureEncodings
-from dacergnn.graph.features import FeatureGraphs, Features
+from dacergnn.graph.features import FeatureGraphs
 from dacergnn.graph.from_dgl import edge_list_of_dgl
 from dacergnn.graph.from_pyg import edge_list_of_pyg
 from dacergnn.graph.lasting import lasting
@@ -27,11 +27,20 @@ from dacergnn.graph.names import NumberNames
 from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.spaces import ROW_SPACES, SPACES
 from dacergnn.graph.stored import StoredGraph
+from dacergnn.graph.traced import traced_edges, traced_parts
 from dacergnn.graph.typed_parts import canonical_parts
 
 _NUMBERS = itertools.count()
 _ROW_SPACES = frozenset(ROW_SPACES)
 _LIVE: weakref.WeakValueDictionary[str, HeteroGraph] = weakref.WeakValueDictionary()
+
+
+class Features(NamedTuple):
+    """Holds a graph with row spaces for the nonzeros of sparse features, and the values of these, [ZS] and [ZD]."""
+
+    graph: HeteroGraph
+    src: Tensor | None
+    dst: Tensor | None
 
 
 class HeteroGraph(StoredGraph):
@@ -44,7 +53,8 @@ class HeteroGraph(StoredGraph):
 
     def __init__(self, edges: EdgeList) -> None:
         """Makes a graph of a checked edge list in any order."""
-        self._hold(*canonical_order(edges))
+        ordered, perm = canonical_order(edges)
+        self._hold(Encodings(ordered), perm)
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = self._edges
@@ -72,33 +82,19 @@ class HeteroGraph(StoredGraph):
         self._encodings.tell = function
 
     @classmethod
-    def of_parts(cls, *args: Any, **options: Any) -> HeteroGraph:
+    def of_parts(cls, *args: Any, **options: Any) -> Self:
         """Returns the graph of edges of several types; the arguments are those of `canonical_parts`."""
         if torch.compiler.is_exporting():
-            return _traced().graph_of_parts(*args, **options)
-        graph = cls.__new__(cls)
-        graph._hold(*canonical_parts(*args, **options))
-        return graph
+            return cls.of_encodings(*traced_parts(*args, **options))
+        edges, perm = canonical_parts(*args, **options)
+        return cls.of_encodings(Encodings(edges), perm)
 
-    @classmethod
-    def of_encodings(cls, encodings: Encodings, edge_perm: Tensor | None) -> HeteroGraph:
-        """Returns the graph with these encodings of edges in canonical order, and the old position of each edge."""
-        graph = cls.__new__(cls)
-        graph._hold(encodings.edges, edge_perm)
-        graph._encodings = encodings
-        return graph
-
-    @property
-    def encodings(self) -> Encodings:
-        """Returns the object that builds and holds the encodings."""
-        return self._encodings
-
-    def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
+    def _hold(self, encodings: Encodings, edge_perm: Tensor | None) -> None:
         self.key = str(next(_NUMBERS))
         """Identifies the graph for `of_key` in traced programs, which can only pass text."""
         _LIVE[self.key] = self
-        self._edges, self._edge_perm = edges, edge_perm
-        self._encodings = Encodings(edges)
+        edges = encodings.edges
+        self._edges, self._edge_perm, self._encodings = edges, edge_perm, encodings
         self.extent = edges.num_src, edges.num_dst, edges.src.numel(), edges.num_edge_types, edges.bipartite
         """Sizes that are equal in equal graphs."""
         self.derived: dict[object, Any] = {}
@@ -154,10 +150,9 @@ class HeteroGraph(StoredGraph):
     def of_edges(cls, edge_index: EdgeIndexLike, edge_type: ArrayLike | None, **options: Any) -> HeteroGraph:
         """Makes a graph of an edge list; the arguments are those of `make_edge_list`, as in `from_arrays`."""
         if torch.compiler.is_exporting():
-            return _traced().graph_of_edges(edge_index, edge_type, **options)
-        graph = cls.__new__(cls)
-        graph._hold(*canonical_edges(edge_index, edge_type, **options))
-        return graph
+            return cls.of_encodings(*traced_edges(edge_index, edge_type, **options))
+        edges, perm = canonical_edges(edge_index, edge_type, **options)
+        return cls.of_encodings(Encodings(edges), perm)
 
     @classmethod
     @lasting()
@@ -250,8 +245,8 @@ class HeteroGraph(StoredGraph):
         moved = to_device(self._edges, device)
         if moved.src.device == self.device:
             return self
-        graph = HeteroGraph.__new__(HeteroGraph)  # sorted already
-        graph._hold(moved, None if self._edge_perm is None else self._edge_perm.to(device))
+        perm = None if self._edge_perm is None else self._edge_perm.to(device)
+        graph = HeteroGraph.of_encodings(Encodings(moved), perm)  # sorted already
         graph._encodings.take_counts(self._encodings)
         return graph
 
@@ -269,14 +264,11 @@ class HeteroGraph(StoredGraph):
             ArrayError: Wrong layout, shape or device, or a tensor that requires a gradient.
             GraphError: An index out of range.
         """
-        kept: FeatureGraphs = self.derived.setdefault(FeatureGraphs, FeatureGraphs())
-        return kept.find(self, src, dst, self._with_nonzeros)
+        kept: FeatureGraphs[HeteroGraph] = self.derived.setdefault(FeatureGraphs, FeatureGraphs())
+        return Features(*kept.find(self._encodings, src, dst, self._with_nonzeros))
 
     def _with_nonzeros(self, nonzeros: Mapping[str, Nonzeros]) -> HeteroGraph:
-        graph = HeteroGraph.__new__(HeteroGraph)
-        graph._hold(self._edges, self._edge_perm)
-        graph._encodings = FeatureEncodings(self._encodings, nonzeros)
-        return graph
+        return HeteroGraph.of_encodings(FeatureEncodings(self._encodings, nonzeros), self._edge_perm)
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
         """Keeps the memory of everything made for the graph reserved until the work on a stream is done.
@@ -378,10 +370,3 @@ def unpickled_graph(vectors: Sequence[Any], numbers: Sequence[Any], names: Seque
     if perm is not None and not torch.equal(perm.sort().values, torch.arange(len(src)).to(perm)):
         raise GraphError("the order of the edges of a pickled graph is none; the pickle is damaged.")
     return HeteroGraph.of_encodings(graph.encodings, perm)
-
-
-def _traced() -> Any:
-    """Returns the module of graphs in calls that torch.export traces, which needs this one."""
-    from dacergnn.graph import traced
-
-    return traced

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dacergnn.graph.hetero_graph import HeteroGraph
+from dacergnn.graph.traced import encodings_of
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,11 @@ TYPICAL = Profile(
     )
 )  # fmt: skip
 """The profile that is used where no graph is known."""
+
+
+def profile_of(graph: HeteroGraph, earlier: Iterable[Profile]) -> Profile:
+    """Returns the profile of a graph; for a traced graph, that of ``earlier`` calls with graphs of its kind."""
+    if encodings_of(graph) is None:
+        return Profile.of(graph)
+    fitting = [profile for profile in earlier if profile.single_typed == graph.single_typed]
+    return fitting[-1] if fitting else replace(TYPICAL, single_typed=graph.single_typed)

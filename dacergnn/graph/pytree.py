@@ -15,9 +15,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from dacergnn.graph.edge_tensors import graph_of_tensor
 from dacergnn.graph.hetero_graph import HeteroGraph, unpickled_graph
 from dacergnn.graph.names import NumberNames
-from dacergnn.graph.traced import encodings_of, graph_of_tensor, tensor_of_edges, traced_graph
+from dacergnn.graph.traced import encodings_of, tensor_of_edges, traced_encodings
 
 _LEAVES = "leaves of torch's pytrees"
 _FIELDS = ("edges", "source_types", "destination_types")
@@ -54,7 +55,7 @@ def _leaves(graph: HeteroGraph) -> list[Any]:
         return [traced.tensor, *[_types(graph, space) for space in ("NS", "ND")]]
     leaves = graph.derived.get(_LEAVES)
     if leaves is None:
-        leaves = [tensor_of_edges(graph), *[_types(graph, space) for space in ("NS", "ND")]]
+        leaves = [tensor_of_edges(graph.encodings, graph.edge_perm), *[_types(graph, space) for space in ("NS", "ND")]]
         graph.derived[_LEAVES] = leaves
         _OWNERS[leaves[0]] = graph
     return leaves
@@ -76,7 +77,9 @@ def _unflatten(leaves: Iterable[Any], context: _Context) -> Any:
     names = edge_names or NumberNames(num_types), node_names or NumberNames(node_types)
     nodes, types = (src_type.size(0), dst_type.size(0)), (src_type, dst_type) if typed else None
     if torch.compiler.is_exporting() or isinstance(edges, FakeTensor):
-        return traced_graph(edges, nodes, names, types, bipartite=bipartite, single=single)
+        return HeteroGraph.of_encodings(
+            *traced_encodings(edges, nodes, names, types, bipartite=bipartite, single=single)
+        )
     known: HeteroGraph | None = _OWNERS.get(edges)
     if known is not None:
         return known

@@ -28,8 +28,20 @@ class StoredGraph:
     check: CheckGraph
 
     @abstractmethod
-    def _hold(self, edges: EdgeList, edge_perm: Tensor | None) -> None:
-        """Takes edges in canonical order, and the old position of each."""
+    def _hold(self, encodings: Encodings, edge_perm: Tensor | None) -> None:
+        """Takes encodings of edges in canonical order, and the old position of each edge."""
+
+    @classmethod
+    def of_encodings(cls, encodings: Encodings, edge_perm: Tensor | None) -> Self:
+        """Returns the graph with these encodings of edges in canonical order, and the old position of each edge."""
+        graph = cls.__new__(cls)
+        graph._hold(encodings, edge_perm)
+        return graph
+
+    @property
+    def encodings(self) -> Encodings:
+        """Returns the object that builds and holds the encodings."""
+        return self._encodings
 
     def state(self) -> tuple[dict[str, Tensor], Any]:
         """Returns the graph's vectors by name, and the other values from which `of_state` makes the same graph."""
@@ -50,8 +62,7 @@ class StoredGraph:
             src=src, dst=vectors["dst"], edge_type=vectors.get("edge_type", all_zero(src)),
             src_type=vectors.get("src_type"), dst_type=vectors.get("dst_type"),
         )  # fmt: skip
-        graph = cls.__new__(cls)  # sorted already
-        graph._hold(edges, vectors.get("perm"))
+        graph = cls.of_encodings(Encodings(edges), vectors.get("perm"))  # sorted already
         prefix = "built "
         built = {name[len(prefix) :]: vector for name, vector in vectors.items() if name.startswith(prefix)}
         graph._encodings.take(built, counts)
@@ -98,8 +109,7 @@ class StoredGraph:
         if not edges.src.is_cpu:
             raise ArrayError("edge_index", f"is on {edges.src.device}; pass edges in the memory of the host, or mapped")
         ordered, perm, built, counts = out_of_core.encoded(edges, str(folder), limit)
-        graph = cls.__new__(cls)
-        graph._hold(ordered, perm)
+        graph = cls.of_encodings(Encodings(ordered), perm)
         graph._encodings.take(built, counts)
         graph.save(folder)
         return cls.load(folder, check=False)

@@ -1,4 +1,4 @@
-"""Graphs in calls that torch.export traces: operators of torch that sort edges, and the graph of such edges.
+"""Edges in calls that torch.export traces: operators of torch that sort them, and what stands for their encodings.
 
 A tracer knows the sizes of a graph, and no edge. So the numbers of nodes are sizes of tensors, and everything that
 depends on the edges themselves is an operator. The edges of a graph are one tensor int32 [4, E] in canonical order:
@@ -7,36 +7,34 @@ sources, destinations, types, and the position of each edge in the user's list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from dacergnn.errors import GraphError
 from dacergnn.graph import native_sorting, sorting
+from dacergnn.graph.canonical import canonical_edges
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.encodings import Encodings
-from dacergnn.graph.hetero_graph import HeteroGraph
 from dacergnn.graph.names import NumberNames
 from dacergnn.graph.operator import operator
-from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.graph.typed_parts import Part
+from dacergnn.graph.stored import StoredGraph
+from dacergnn.graph.typed_parts import Part, canonical_parts
 
 
-def tensor_of_edges(graph: HeteroGraph) -> Tensor:
-    """Returns the edges of a graph as one tensor, int32 [4, E].
+def tensor_of_edges(encodings: Encodings, perm: Tensor | None) -> Tensor:
+    """Returns edges with these encodings, and the old position of each (None if nothing moved), as int32 [4, E].
 
     Raises:
         GraphError: The graph needs indices of 64 bits.
     """
-    if graph.index_dtype is not torch.int32:
+    if encodings.dtype is not torch.int32:
         raise GraphError("the graph needs indices of 64 bits; exported programs take graphs with indices of 32 bits.")
-    src, dst = graph.index("E", "src"), graph.index("E", "dst")
-    perm = torch.arange(len(src), dtype=torch.int32) if graph.edge_perm is None else graph.edge_perm
-    return torch.stack([src, dst, graph.index("E", "etype"), perm.to(src)])
+    src, dst, types = (encodings.get(f"idx_E_{path}") for path in ("src", "dst", "etype"))
+    perm = torch.arange(len(src), dtype=torch.int32) if perm is None else perm
+    return torch.stack([src, dst, types, perm.to(src)])
 
 
 @operator("edges")
@@ -44,11 +42,11 @@ def _edges(
     edge_index: Tensor, edge_type: Tensor | None, num_src: int, num_dst: int, num_types: int, bipartite: bool
 ) -> Tensor:
     """Sorts edges [2, E]; ids and types are checked."""
-    graph = HeteroGraph.of_edges(
+    edges, perm = canonical_edges(
         edge_index, edge_type, num_nodes=(num_src, num_dst), num_edge_types=num_types, bipartite=bipartite,
         counted_by="x",
     )  # fmt: skip
-    return tensor_of_edges(graph)
+    return tensor_of_edges(Encodings(edges), perm)
 
 
 @_edges.register_fake
@@ -71,8 +69,8 @@ def _typed_edges(
         Part(edges, number, (ends[2 * i], ends[2 * i + 1]), names[i])
         for i, (edges, number) in enumerate(zip(parts, numbers, strict=True))
     ]
-    types = NumberNames(num_types), NumberNames(len(counts))
-    return tensor_of_edges(HeteroGraph.of_parts(described, counts, *types, num_dst))
+    edges, perm = canonical_parts(described, counts, NumberNames(num_types), NumberNames(len(counts)), num_dst)
+    return tensor_of_edges(Encodings(edges), perm)
 
 
 @_typed_edges.register_fake
@@ -101,7 +99,7 @@ def traced_loops(edge_index: Tensor, count: int, num_src: int, num_dst: int) -> 
     if sorting.at_hand(edge_index):
         made = native_sorting.with_loops(edge_index, (num_src, num_dst), count)
     if made is None:
-        HeteroGraph.of_edges(edge_index, None, num_nodes=(num_src, num_dst), num_edge_types=1, bipartite=True)
+        canonical_edges(edge_index, None, num_nodes=(num_src, num_dst), num_edge_types=1, bipartite=True)
         loops = torch.arange(count, dtype=edge_index.dtype, device=edge_index.device).expand(2, -1)
         made = torch.cat([edge_index[:, edge_index[0] != edge_index[1]], loops], dim=1)
     return made.clone()
@@ -111,50 +109,6 @@ def traced_loops(edge_index: Tensor, count: int, num_src: int, num_dst: int) -> 
 def _(edge_index: Tensor, count: Any, num_src: Any, num_dst: Any) -> Tensor:
     size: Any = torch.library.get_ctx().new_dynamic_size(min=0)
     return edge_index.new_empty(2, size)
-
-
-@operator("edge_weights")
-def _edge_weights(edges: Tensor, sizes: Sequence[int], kind: str, dtype: torch.dtype) -> Tensor:
-    """Returns the weights [E] of `HeteroGraph` that ``kind`` names ("pair_mean", "symmetric")."""
-    weights = graph_of_tensor(edges, None, None, sizes).encodings.weights(kind, dtype)
-    return weights.clone()
-
-
-@_edge_weights.register_fake
-def _(edges: Tensor, sizes: Any, kind: str, dtype: torch.dtype) -> Tensor:
-    return edges.new_empty(edges.size(1), dtype=dtype)
-
-
-_GRAPHS: Any = WeakTensorKeyDictionary()
-"""Graphs by the tensor of their edges, so that the next operator finds their encodings."""
-
-
-def graph_of_tensor(
-    edges: Tensor, src_type: Tensor | None, dst_type: Tensor | None, sizes: Sequence[int]
-) -> HeteroGraph:
-    """Returns the graph of sorted edges; operators that get the same tensor share it.
-
-    Args:
-        edges: int32 [4, E].
-        src_type: [NS] types of sources; None for one type.
-        dst_type: [ND] types of destinations; None for one type.
-        sizes: Numbers of sources, destinations, edge types and node types, and whether both ends are different nodes.
-    """
-    num_src, num_dst, num_types, node_types, bipartite = sizes
-    known: HeteroGraph | None = _GRAPHS.get(edges)
-    extent = num_src, num_dst, edges.size(1), num_types, bool(bipartite)
-    if known is not None and known.extent == extent and known.has_node_types == (src_type is not None):
-        return known
-    vectors = {"src": edges[0], "dst": edges[1], "edge_type": edges[2], "perm": edges[3]}
-    vectors |= {} if src_type is None or dst_type is None else {"src_type": src_type, "dst_type": dst_type}
-    none = torch.empty(0, dtype=torch.int32)
-    rest = EdgeList(
-        none, none, none, num_src, num_dst, num_types, None, None, node_types, bool(bipartite),
-        NumberNames(num_types), NumberNames(node_types), in_order=True,
-    )  # fmt: skip
-    graph = HeteroGraph.of_state(vectors, (rest, None, "auto"))
-    _GRAPHS[edges] = graph
-    return graph
 
 
 class TracedEncodings(Encodings):
@@ -187,7 +141,7 @@ class TracedEncodings(Encodings):
         torch._check(fits, lambda: "values must have a row for each edge")  # pyright: ignore[reportPrivateUsage]
 
 
-def traced_graph(
+def traced_encodings(
     tensor: Tensor,
     nodes: tuple[int, int],
     names: tuple[Sequence[str], Sequence[str]],
@@ -195,8 +149,8 @@ def traced_graph(
     *,
     bipartite: bool = False,
     single: bool = True,
-) -> HeteroGraph:
-    """Returns the graph of edges [4, E] in canonical order.
+) -> tuple[TracedEncodings, Tensor]:
+    """Returns what stands for the encodings of edges [4, E] in canonical order, and the old position of each edge.
 
     Args:
         nodes: Numbers of sources and destinations.
@@ -210,34 +164,34 @@ def traced_graph(
         src, dst, edge_type, *nodes, len(edge_names), src_type, dst_type, len(node_names), bipartite, edge_names,
         node_names, in_order=True,
     )  # fmt: skip
-    return HeteroGraph.of_encodings(TracedEncodings(edges, tensor, single=single), perm)
+    return TracedEncodings(edges, tensor, single=single), perm
 
 
-def encodings_of(graph: HeteroGraph) -> TracedEncodings | None:
+def encodings_of(graph: StoredGraph) -> TracedEncodings | None:
     """Returns what stands for the encodings of a traced graph; None for other graphs."""
     encodings = graph.encodings
     return encodings if isinstance(encodings, TracedEncodings) else None
 
 
-def graph_of_edges(edge_index: Any, edge_type: Any, **options: Any) -> HeteroGraph:
-    """Returns the traced graph of an edge list; the arguments are those of `HeteroGraph.of_edges`."""
+def traced_edges(edge_index: Any, edge_type: Any, **options: Any) -> tuple[TracedEncodings, Tensor]:
+    """Returns `traced_encodings` of an edge list; the arguments are those of `HeteroGraph.of_edges`."""
     nodes, bipartite = options["num_nodes"], options.get("bipartite", False)
     nodes = nodes if isinstance(nodes, tuple) else (nodes, nodes)
     num_types = options["num_edge_types"]
     if isinstance(edge_index, tuple):
         edge_index = torch.stack(edge_index)
     tensor = torch.ops.dacergnn.edges(edge_index, edge_type, *nodes, num_types, bipartite)
-    return traced_graph(tensor, nodes, (NumberNames(num_types), NumberNames(1)), bipartite=bipartite)
+    return traced_encodings(tensor, nodes, (NumberNames(num_types), NumberNames(1)), bipartite=bipartite)
 
 
-def graph_of_parts(
+def traced_parts(
     parts: Sequence[Part],
     counts: Sequence[int],
     edge_type_names: Sequence[str],
     node_type_names: Sequence[str],
     num_dst: int | None = None,
-) -> HeteroGraph:
-    """Returns the traced graph of edges of several types; the arguments are those of `canonical_parts`."""
+) -> tuple[TracedEncodings, Tensor]:
+    """Returns `traced_encodings` of edges of several types; the arguments are those of `canonical_parts`."""
     num_src = sum(counts)
     num_dst = num_src if num_dst is None else num_dst
     numbers, ends = [part.number for part in parts], [end for part in parts for end in part.ends]
@@ -247,12 +201,4 @@ def graph_of_parts(
     )
     types = torch.ops.dacergnn.node_types(counts, tensor)
     names = edge_type_names, node_type_names
-    return traced_graph(tensor, (num_src, num_dst), names, (types, types.narrow(0, 0, num_dst)))
-
-
-def profile_of(graph: HeteroGraph, earlier: Iterable[Profile]) -> Profile:
-    """Returns the profile of a graph; for a traced graph, that of ``earlier`` calls with graphs of its kind."""
-    if encodings_of(graph) is None:
-        return Profile.of(graph)
-    fitting = [profile for profile in earlier if profile.single_typed == graph.single_typed]
-    return fitting[-1] if fitting else replace(TYPICAL, single_typed=graph.single_typed)
+    return traced_encodings(tensor, (num_src, num_dst), names, (types, types.narrow(0, 0, num_dst)))

@@ -20,9 +20,10 @@ from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import pytree as pytree  # registers graphs
+from dacergnn.graph.edge_tensors import graph_of_tensor
 from dacergnn.graph.operator import operator
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.graph.traced import TracedEncodings, graph_of_tensor
+from dacergnn.graph.traced import TracedEncodings
 from dacergnn.modules.beside import beside
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.programs import compiled_program

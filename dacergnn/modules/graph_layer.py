@@ -15,7 +15,8 @@ from dacergnn.errors import ArrayError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_kernels
-from dacergnn.graph.traced import encodings_of, profile_of
+from dacergnn.graph.profile import profile_of
+from dacergnn.graph.traced import encodings_of
 from dacergnn.modules.base import ProgramModule
 from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram

@@ -13,7 +13,7 @@ from torch import nn
 from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.traced import profile_of
+from dacergnn.graph.profile import profile_of
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.programs import compiled_program

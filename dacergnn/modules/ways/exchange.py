@@ -18,7 +18,7 @@ from torch import Tensor
 from dacergnn.errors import ArrayError, DistributedError, ProgramError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.encodings import Encodings
-from dacergnn.graph.features import Features
+from dacergnn.graph.hetero_graph import Features
 from dacergnn.graph.profile import Profile
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.ways.cuts import Cuts
