@@ -24,7 +24,7 @@ from rich.text import Text
 import dacergnn
 from dacergnn.bench.programs import compiled_layer
 from dacergnn.demo.command import compare
-from dacergnn.profiling.table import WIDTH
+from dacergnn.profiling.result import WIDTH
 
 IMAGES = Path(__file__).resolve().parent / "images"
 

@@ -15,7 +15,8 @@ from dacergnn.plan import Plan
 from dacergnn.profiling.devices import DATA_SHEETS, PRECISIONS, Device, first_of, named
 
 if TYPE_CHECKING:
-    from dacergnn.profiling.forecast import Forecast, OperatorForecast
+    from dacergnn.profiling.forecast import Forecast
+    from dacergnn.profiling.operator_forecast import OperatorForecast
 
 
 @click.command()
@@ -60,7 +61,7 @@ def forecast(
 def forecast_of(layer: Any, graph: Any, mode: str, device: Device, *, tf32: bool = False) -> Forecast:
     """Returns the forecast of a native layer on a graph; nothing runs."""
     from dacergnn.profiling.forecast import Forecast
-    from dacergnn.profiling.forecast import forecast as operators_of
+    from dacergnn.profiling.operator_forecast import forecast as operators_of
     from dacergnn.runtime.clocks import ProgramWithClocks
     from dacergnn.sdfg_passes import compile_program
 

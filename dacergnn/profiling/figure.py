@@ -1,25 +1,23 @@
-"""Draws profiles as bars of time, stacked by operator."""
+"""Draws operators as bars of time, stacked by operator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dacergnn.bench.plot import needing_matplotlib
 from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.errors import DacergnnError
+from dacergnn.profiling.operator_time import OperatorTime
 from dacergnn.sdfg_passes.compilation import ROLES
-
-if TYPE_CHECKING:
-    from dacergnn.profiling.result import OperatorProfile
 
 NAMED = 0.04
 """Share of the highest bar from which on an operator has its name written on it."""
 
 
-def save(profiles: Mapping[str, OperatorProfile], path: Path) -> None:
-    """Draws bars for the forward and the backward of each profile, with its name; operators of a kind have one colour.
+def save(calls: Mapping[str, Sequence[OperatorTime]], path: Path) -> None:
+    """Draws bars for the forward and the backward of each call, with its name; operators of a kind have one colour.
 
     Raises:
         DacergnnError: matplotlib is not installed, or does not know the format.
@@ -31,9 +29,9 @@ def save(profiles: Mapping[str, OperatorProfile], path: Path) -> None:
 
     bars = {
         f"{role}\n{label}".strip(): own
-        for label, profile in profiles.items()
+        for label, operators in calls.items()
         for role in ROLES
-        if (own := [operator for operator in profile.operators if operator.role == role])
+        if (own := [operator for operator in operators if operator.role == role])
     }
     highest = max(sum(operator.ms for operator in own) for own in bars.values())
     kinds = [*dict.fromkeys(operator.kind for own in bars.values() for operator in own)]

@@ -1,103 +1,25 @@
-"""Forecasts the times of the kernels of a CUDA program from what they take of a device, and from modelled work."""
+"""Holds forecasts, and prints them: all groups of operators with their kernels, then those that lose the most time."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby, zip_longest
 from typing import Any
 
-import dace
-
-from dacergnn.cost import Cost
-from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.traversal.device_plan import DevicePlan
 from dacergnn.profiling.devices import Device
-from dacergnn.profiling.groups import bound_of, cost_of, kind_of
-from dacergnn.profiling.occupancy import filled
-from dacergnn.runtime.clocks import ProgramWithClocks
-from dacergnn.runtime.launches import Launch, LaunchRecorder
-from dacergnn.runtime.lower import plan_of
+from dacergnn.profiling.operator_forecast import Kernel, OperatorForecast
+from dacergnn.tables import Table, terminal_width
 
-START = 2e-6
-"""Seconds that a launch takes besides its work, in a stream of launches: an assumption."""
-ENOUGH_WARPS = 8
-"""Warps of a multiprocessor from which on its units for products are busy: an assumption."""
 WORST = 10
 """Groups of operators that are named as the worst."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """Describes a launch: its kernel, what a thread and a block take, and how much of the device it fills.
-
-    Attributes:
-        shared: Bytes of shared memory of a block, static and dynamic.
-        occupancy, limit, requests: See `occupancy.Filled`.
-        requested: Bytes in flight, as a share of those that the bandwidth of the device needs.
-        busy: Warps at work, as a share of those that its units for products need.
-    """
-
-    name: str
-    blocks: int
-    threads: int
-    registers: int
-    spilled: int
-    shared: int
-    occupancy: float
-    limit: str
-    requests: int
-    requested: float
-    busy: float
-
-
-@dataclass(frozen=True)
-class OperatorForecast:
-    """Describes a group of operators that start together, in one call of a layer or in several.
-
-    Attributes:
-        program: Name of the program that it belongs to, with the layers that run it.
-        role: "forward" or "backward".
-        kind: "segment GEMM", "outer product", "weight product" or "traversal"; several if operators differ.
-        results: The arrays that it writes.
-        runs: How often it runs.
-        kernels: The launches of its last run.
-        cost: Work of all runs as the compiler estimates it.
-        ms: The forecast time of all runs.
-        bound_ms: The longest of the times that FLOPs, streamed and gathered bytes take at the rates of the device.
-        measured_ms: The measured time of all runs; None without a device.
-    """
-
-    program: str
-    role: str
-    kind: str
-    results: tuple[str, ...]
-    runs: int
-    kernels: tuple[Kernel, ...]
-    cost: Cost
-    ms: float
-    bound_ms: float
-    measured_ms: float | None = None
-
-    @property
-    def roofline(self) -> float:
-        """Returns the share of the roofline that the forecast reaches."""
-        return self.bound_ms / self.ms if self.ms else 1.0
-
-    @property
-    def taken_ms(self) -> float:
-        """Returns the measured time, or else the forecast."""
-        return self.ms if self.measured_ms is None else self.measured_ms
-
-    @property
-    def lost_ms(self) -> float:
-        """Returns the time above the bound."""
-        return self.taken_ms - self.bound_ms
-
-    @property
-    def limits(self) -> str:
-        """Returns what keeps blocks of its kernels from running at once, in the order of launches."""
-        return ", ".join(dict.fromkeys(kernel.limit for kernel in self.kernels))
+WIDTH = 120
+"""Columns of the tables at the most."""
+_WORDS = ("operator", "kernel", "limit", "where")
+_TIMES = ("forecast", "measured")
+"""Columns of times, in ms; the last is left out where nothing is measured."""
 
 
 @dataclass(frozen=True)
@@ -142,84 +64,74 @@ class Forecast:
         return json.dumps(self.as_json(), indent=2)
 
     def __str__(self) -> str:
-        from dacergnn.profiling.forecast_table import text
-
         return text(self)
 
 
-def forecast(
-    program: ProgramWithClocks,
-    graphs: Sequence[Mapping[str, int]],
-    device: Device,
-    *,
-    role: str,
-    architecture: int | None = None,
-    tf32: bool = False,
-) -> list[OperatorForecast]:
-    """Returns a forecast for each group of operators of a program.
-
-    Args:
-        graphs: The sizes of the graph of each run.
-        architecture: Compute capability to build for; that of the device by default.
-        tf32: Whether products have TF32 factors.
-
-    Raises:
-        BuildError: nvcc does not build the program.
-        DeviceError: A kernel does not fit on the device.
-    """
-    recorder = LaunchRecorder(program.lowered, architecture or device.architecture, tf32=tf32)
-    runs = [recorder.launches(sizes, device.multiprocessors) for sizes in graphs]
-    rows: list[OperatorForecast] = []
-    for number, group in enumerate(program.groups):
-        costs = [cost_of(group, program.sdfg, [sizes]) for sizes in graphs]
-        requested = requested_by(group, program.sdfg)
-        kernels = [[kernel_of(launch, device, requested) for launch in run[number]] for run in runs]
-        cost = sum(costs, Cost())
-        seconds = sum(seconds_of(*one, device) for one in zip(kernels, costs, strict=True))
-        rows.append(
-            OperatorForecast(
-                program=program.sdfg.name,
-                role=role,
-                kind=kind_of(group),
-                results=tuple(name for o in group for name in o.written_arrays),
-                runs=len(graphs),
-                kernels=tuple(kernels[-1]),
-                cost=cost,
-                ms=1e3 * seconds,
-                bound_ms=bound_of(cost, device.rates),
-            )
-        )
-    return rows
-
-
-def requested_by(group: Sequence[GraphOperator], sdfg: dace.SDFG) -> int:
-    """Returns the most bytes that a thread has requested at a time, as the plans of loops over rows say."""
-    plans = [plan_of(operator, sdfg) for operator in group]
-    return max((plan.requested for plan in plans if isinstance(plan, DevicePlan)), default=0)
-
-
-def kernel_of(launch: Launch, device: Device, requested: int = 0) -> Kernel:
-    """Returns what a launch takes of a device; ``requested`` is what `requested_by` returns for its group."""
-    fill = filled(launch, device, requested)
-    usage = launch.kernel
-    return Kernel(
-        name=usage.short_name,
-        blocks=launch.blocks,
-        threads=launch.threads,
-        registers=usage.registers,
-        spilled=usage.spilled,
-        shared=launch.shared,
-        occupancy=fill.occupancy,
-        limit=fill.limit,
-        requests=fill.requests,
-        requested=min(1.0, fill.in_flight / (device.latency * device.rates.streamed)),
-        busy=min(1.0, fill.warps / ENOUGH_WARPS),
+def text(forecast: Forecast) -> str:
+    """Returns a table of all groups, and one of the worst."""
+    measured = any(one.measured_ms is not None for one in forecast.operators)
+    taken = "measured" if measured else "forecast"
+    table = _table(
+        *("operator", "kernel", "regs", "shared", "occup.", "MB", "MFLOP"),
+        *(*_TIMES[: 1 + measured], "roofline", "copy", "product"),
+    )
+    for (role, program), members in groupby(forecast.operators, lambda one: (one.role, one.program)):
+        if table.rows:
+            table.add_section()
+        table.add_row(f"{role} of {program}")
+        for one in members:
+            work = f"{(one.cost.streamed + one.cost.gathered) / 1e6:.1f}", f"{one.cost.flops / 1e6:.1f}"
+            shares = (f"{share:.0%}" for share in (one.roofline, *forecast.shares(one)))
+            figures = (*work, *_times(one, measured=measured), *shares)
+            lines = zip_longest(one.results, map(_kernel, one.kernels), fillvalue=())
+            for number, (name, kernel) in enumerate(lines):  # each has a line of its own, the group has the first
+                table.add_row(name or "", *(kernel or [""] * 4), *(figures if number == 0 else ()))
+    table.add_section()
+    total = [f"{forecast.ms:.3f}", f"{sum(one.taken_ms for one in forecast.operators):.3f}"][: 1 + measured]
+    table.add_row("all", *[""] * 6, *total, f"{forecast.bound_ms / forecast.ms:.0%}" if forecast.ms else "")
+    device, rates = forecast.device, forecast.device.rates
+    return "\n".join(
+        [
+            textwrap.fill(
+                f"Forecast for {device.name}: {device.multiprocessors} multiprocessors, copies of "
+                f"{rates.streamed / 1e9:.0f} GB/s, products of {rates.flops / 1e12:.1f} TFLOP/s. Times are in ms; "
+                f"roofline: bound over forecast; copy, product: shares of these rates in the {taken} time.",
+                _width(),
+            ),
+            "",
+            table.text(_width()),
+            "",
+            f"The operators that lose the most time, {taken} less bound:",
+            worst_text([(f"{one.role} of {one.program}", one) for one in forecast.worst]),
+        ]
     )
 
 
-def seconds_of(kernels: Sequence[Kernel], cost: Cost, device: Device) -> float:
-    """Returns the forecast time of a group: its work is divided among its launches by what their blocks request."""
-    rates = device.rates
-    moved, computed = cost.streamed / rates.streamed + cost.gathered / rates.gathered, cost.flops / rates.flops
-    requests = sum(kernel.requests for kernel in kernels)
-    return sum(START + k.requests / requests * max(moved / k.requested, computed / k.busy) for k in kernels)
+def worst_text(worst: Sequence[tuple[str, OperatorForecast]]) -> str:
+    """Returns a table of groups, each with the name of the place where it runs, in the order given."""
+    measured = any(one.measured_ms is not None for _, one in worst)
+    table = _table("", "where", "operator", "kernel", "limit", "lost", *_TIMES[: 1 + measured], "bound")
+    for place, (where, one) in enumerate(worst, 1):
+        kernels = ", ".join(dict.fromkeys(kernel.name for kernel in one.kernels))
+        times = (f"{one.lost_ms:.3f}", *_times(one, measured=measured), f"{one.bound_ms:.3f}")
+        table.add_row(f"{place}.", where, ", ".join(one.results), kernels, one.limits, *times)
+    return table.text(_width())
+
+
+def _kernel(kernel: Kernel) -> tuple[str, str, str, str]:
+    """Returns the columns of a kernel; bytes that a thread spills follow its registers."""
+    spilled = f"+{kernel.spilled}B" if kernel.spilled else ""
+    return kernel.name, f"{kernel.registers}{spilled}", f"{kernel.shared}", f"{kernel.occupancy:.0%}"
+
+
+def _times(one: OperatorForecast, *, measured: bool) -> list[str]:
+    taken = "" if one.measured_ms is None else f"{one.measured_ms:.3f}"
+    return [f"{one.ms:.3f}", taken][: 1 + measured]
+
+
+def _table(*headings: str) -> Table:
+    return Table("", headings, words=_WORDS)
+
+
+def _width() -> int:
+    return min(terminal_width(), WIDTH)

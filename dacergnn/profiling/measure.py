@@ -24,10 +24,12 @@ from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.variant import Variant
 from dacergnn.native import nvcc
 from dacergnn.profiling.devices import Device, at_hand
-from dacergnn.profiling.forecast import Forecast, OperatorForecast, forecast
+from dacergnn.profiling.forecast import Forecast
 from dacergnn.profiling.groups import bound_of, cost_of, kind_of
 from dacergnn.profiling.instrumentation import MeasuredProgram
-from dacergnn.profiling.result import OperatorProfile, OperatorTime
+from dacergnn.profiling.operator_forecast import OperatorForecast, forecast
+from dacergnn.profiling.operator_time import OperatorTime
+from dacergnn.profiling.result import OperatorProfile
 from dacergnn.runtime.clocks import Clocked, ProgramWithClocks, Reading
 from dacergnn.runtime.cuda_device import allows_tf32
 from dacergnn.sdfg_passes.compilation import ROLES

@@ -3,79 +3,25 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from dacergnn.bench.bound import BEATEN
+from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.config import Rates
-from dacergnn.cost import Cost
+from dacergnn.profiling import figure
 from dacergnn.profiling.forecast import Forecast
 from dacergnn.profiling.instrumentation import MeasuredProgram, write_programs
+from dacergnn.profiling.operator_time import LEAST_MS, OperatorTime
+from dacergnn.tables import Table, terminal_width
 
-_LEAST_MS = 1e-6
-"""Time that operators take at least, for rates: the clocks of devices do not see those without rows."""
-
-
-@dataclass(frozen=True)
-class OperatorTime:
-    """Describes an operator in one call of a model, or a group of operators that a device starts together.
-
-    Attributes:
-        program: Name of the program that it belongs to.
-        layers: Names of the layers in the model that run this program; none if the model is that layer.
-        role: "forward" or "backward".
-        kind: "segment GEMM", "outer product", "weight product" or "traversal".
-        results: The arrays that it writes.
-        statements: What it computes, in program form.
-        runs: How often the call runs it: layers of one form share their program.
-        ms: Time of all its runs in the call, the median of all measured calls.
-        cost: Work of these runs as the compiler estimates it.
-        bound_ms: The longest of the times that FLOPs, streamed and gathered bytes take at the rates of the machine.
-        scatters: Whether the times of its calls lie too far apart for comparisons.
-    """
-
-    program: str
-    layers: tuple[str, ...]
-    role: str
-    kind: str
-    results: tuple[str, ...]
-    statements: tuple[str, ...]
-    runs: int
-    ms: float
-    cost: Cost
-    bound_ms: float
-    scatters: bool = False
-
-    @property
-    def place(self) -> str:
-        """Returns its program, and the layers that run it, as text."""
-        return f"{self.program} in {', '.join(self.layers)}" if self.layers else self.program
-
-    @property
-    def gflops(self) -> float:
-        """Returns billions of floating-point operations in a second."""
-        return self.cost.flops / max(self.ms, _LEAST_MS) / 1e6
-
-    @property
-    def gbytes(self) -> float:
-        """Returns billions of bytes, streamed and gathered, in a second."""
-        return (self.cost.streamed + self.cost.gathered) / max(self.ms, _LEAST_MS) / 1e6
-
-    @property
-    def roofline(self) -> float:
-        """Returns the share of the roofline: 1 at the rates of the machine, more if a kernel beats them."""
-        return self.bound_ms / max(self.ms, _LEAST_MS)
-
-    @property
-    def excess_ms(self) -> float:
-        """Returns the time above the bound."""
-        return self.ms - self.bound_ms
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns all fields, and what follows from them."""
-        derived = {"gflops": self.gflops, "gbytes": self.gbytes, "roofline": self.roofline}
-        return {**asdict(self), **derived}
+WIDTH = 120
+"""Columns of the table at the most: longer lines are hard to read."""
+_HEADINGS = ("operator", "kind", "does", "ms", "GFLOP/s", "GB/s", "roofline")
 
 
 @dataclass(frozen=True)
@@ -109,7 +55,7 @@ class OperatorProfile:
     @property
     def roofline(self) -> float:
         """Returns the share of the roofline of all operators."""
-        return self.bound_ms / max(self.ms, _LEAST_MS)
+        return self.bound_ms / max(self.ms, LEAST_MS)
 
     @property
     def slowest(self) -> OperatorTime:
@@ -136,9 +82,7 @@ class OperatorProfile:
 
     def text(self, *, wide: bool = False) -> str:
         """Returns what ``print`` shows; with ``wide``, all columns on narrow terminals, too."""
-        from dacergnn.profiling.table import text
-
-        shown = text(self, wide=wide)
+        shown = _text(self, wide=wide)
         return shown if self.forecast is None else f"{shown}\n\n{self.forecast}"
 
     def __str__(self) -> str:
@@ -161,6 +105,43 @@ class OperatorProfile:
         Raises:
             DacergnnError: matplotlib is not installed, or does not know the format.
         """
-        from dacergnn.profiling.figure import save
+        figure.save({title: self.operators}, Path(path))
 
-        save({title: self}, Path(path))
+
+def _text(profile: OperatorProfile, *, wide: bool = False) -> str:
+    """Returns a table of operators, the sums of programs, the time of the call, and what limits it.
+
+    Args:
+        wide: Whether what operators do is told on narrow terminals, too.
+    """
+    width = min(terminal_width(), WIDTH)
+    table = Table("", _HEADINGS, words=("kind", "does"), extra=("does",))
+    for (role, place), members in groupby(profile.operators, lambda operator: (operator.role, operator.place)):
+        operators = [*members]
+        runs = f", {operators[0].runs} runs" if operators[0].runs > 1 else ""
+        total = sum(operator.ms for operator in operators)
+        if table.rows:
+            table.add_section()
+        table.add_row(role, place + runs, "", f"{total:.3f}")
+        for one in operators:
+            figures = (
+                marked(f"{one.ms:.3f}", one.scatters),
+                f"{one.gflops:.1f}",
+                f"{one.gbytes:.1f}",
+                f"{one.roofline:.0%}",
+            )
+            table.add_row(", ".join(one.results), one.kind, "\n".join(one.statements), *figures)
+    table.add_section()
+    table.add_row("all", "", "", f"{profile.ms:.3f}", "", "", f"{profile.roofline:.0%}")
+    call = marked(f"{profile.call_ms:.3f}", profile.call_scatters)
+    if profile.ms <= profile.call_ms:
+        share = f"its operators, {profile.ms / profile.call_ms:.1%} of that"
+    else:
+        share = f"its operators, measured apart with clocks between them, sum to {profile.ms:.3f} ms"
+    notes = [f"The call takes {call} ms; {share}."]
+    if profile.call_scatters or any(one.scatters for one in profile.operators):
+        notes.append(NOTE)
+    if any(one.roofline > 1 for one in profile.operators):
+        notes.append(f"Above 100 %: {BEATEN}.")
+    notes.append(profile.verdict)
+    return "\n".join([table.text(width, wide=wide), "", *(textwrap.fill(note, width) for note in notes)])

@@ -1,15 +1,12 @@
-"""Defines the reports that `explain` returns."""
+"""Defines what `explain` reports of a layer and of its builds."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from dacergnn.cost import Cost
-from dacergnn.plan import MODEL, Plan
-from dacergnn.report.text import report_text
+from dacergnn.plan import Plan
 from dacergnn.sdfg_passes.questions import Question, answers
 
 
@@ -87,37 +84,3 @@ class LayerReport:
     def largest(self) -> BuildReport | None:
         """Returns the build with the most gradients; None before the first call."""
         return max(self.builds, key=lambda build: len(build.gradients), default=None)
-
-
-@dataclass(frozen=True)
-class Report:
-    """Lists replaced layers, and layers that were left alone with the reason; ``print`` it.
-
-    ``apart`` tells why layers are compiled one by one that would be compiled together, by the name of what holds them.
-    ``unasked`` are the questions that the user's plan answers and no program has asked so far. The text names
-    every layer with its time; with ``verbose`` it has all builds, passes and arrays, and what plans may answer.
-    """
-
-    layers: list[LayerReport]
-    refused: dict[str, str]
-    unasked: list[str] = field(default_factory=list[str])
-    verbose: bool = False
-    apart: dict[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def plan(self) -> Plan:
-        """Returns the plan that makes all choices again: for each layer, those of its build with the most gradients."""
-        builds = {layer.name or MODEL: build for layer in self.layers if (build := layer.largest) is not None}
-        return Plan.of({name: build.plan.by_question for name, build in builds.items()})
-
-    def to_json(self) -> str:
-        """Returns everything in the report as JSON text."""
-        return json.dumps({"layers": [asdict(layer) for layer in self.layers], "refused": self.refused,
-                           "unasked": self.unasked, "apart": self.apart}, indent=2, default=_plain)  # fmt: skip
-
-    def __str__(self) -> str:
-        return report_text(self)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, (tuple, set, frozenset)) else str(value)

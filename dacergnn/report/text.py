@@ -1,18 +1,18 @@
-"""Writes reports as text, in lines of the terminal's width."""
+"""Defines the report that `explain` returns, and writes it as text, in lines of the terminal's width."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from dacergnn.cost import Cost
-from dacergnn.plan import MODEL
+from dacergnn.plan import MODEL, Plan
+from dacergnn.report.records import BuildReport, LayerReport
 from dacergnn.sdfg_passes.cache_or_recompute import ANSWERS, RECOMPUTE
-
-if TYPE_CHECKING:
-    from dacergnn.report.records import BuildReport, LayerReport, Report
 
 NOTHING = (
     "nothing to replace: the model holds no layer of PyG or DGL that can be compiled; "
@@ -29,7 +29,41 @@ _DONE = {
 """Names what passes do with operators; passes that prepare for others are not told."""
 
 
-def report_text(report: Report) -> str:
+@dataclass(frozen=True)
+class Report:
+    """Lists replaced layers, and layers that were left alone with the reason; ``print`` it.
+
+    ``apart`` tells why layers are compiled one by one that would be compiled together, by the name of what holds them.
+    ``unasked`` are the questions that the user's plan answers and no program has asked so far. The text names
+    every layer with its time; with ``verbose`` it has all builds, passes and arrays, and what plans may answer.
+    """
+
+    layers: list[LayerReport]
+    refused: dict[str, str]
+    unasked: list[str] = field(default_factory=list[str])
+    verbose: bool = False
+    apart: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def plan(self) -> Plan:
+        """Returns the plan that makes all choices again: for each layer, those of its build with the most gradients."""
+        builds = {layer.name or MODEL: build for layer in self.layers if (build := layer.largest) is not None}
+        return Plan.of({name: build.plan.by_question for name, build in builds.items()})
+
+    def to_json(self) -> str:
+        """Returns everything in the report as JSON text."""
+        return json.dumps({"layers": [asdict(layer) for layer in self.layers], "refused": self.refused,
+                           "unasked": self.unasked, "apart": self.apart}, indent=2, default=_plain)  # fmt: skip
+
+    def __str__(self) -> str:
+        return _text(self)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, (tuple, set, frozenset)) else str(value)
+
+
+def _text(report: Report) -> str:
     """Returns the text of a report: some lines on each layer, one if there are many, or everything if it is verbose."""
     unasked = [f'plan: no program has asked "{question}" so far' for question in report.unasked]
     refused = [f"{name or MODEL}: left as it is; {reason}" for name, reason in report.refused.items()]

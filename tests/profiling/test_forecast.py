@@ -14,7 +14,8 @@ from dacergnn.errors import DacergnnError
 from dacergnn.native.ptxas import KernelUsage
 from dacergnn.profiling import OperatorProfile, OperatorTime
 from dacergnn.profiling.devices import Device, at_hand, first_of, named
-from dacergnn.profiling.forecast import START, Forecast, Kernel, OperatorForecast, kernel_of, seconds_of
+from dacergnn.profiling.forecast import Forecast
+from dacergnn.profiling.operator_forecast import START, Kernel, OperatorForecast, kernel_of, seconds_of
 from dacergnn.runtime.launches import Launch
 
 DEVICE = Device("some GPU", 90, 100, Rates(1e13, 1e12, 2e12, 1e11))

@@ -94,7 +94,7 @@ def test_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     PROFILE.plot(tmp_path / "one.svg", "RGAT on a graph")
     assert (tmp_path / "one.svg").read_text().startswith("<?xml")
-    save({"O0": PROFILE, "O2": PROFILE}, tmp_path / "two.png")
+    save({"O0": PROFILE.operators, "O2": PROFILE.operators}, tmp_path / "two.png")
     assert (tmp_path / "two.png").stat().st_size > 1000
     with pytest.raises(DacergnnError, match=r"one\.docx: .*not supported"):
         PROFILE.plot(tmp_path / "one.docx")
