@@ -10,20 +10,17 @@ import ast
 import secrets
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, autocast_type, with_types, without_autocast
 from dacergnn.modules.beside import beside
 from dacergnn.modules.elements import cast, with_parameters
-
-if TYPE_CHECKING:
-    from dacergnn.modules.graph_layer import GraphLayer
-    from dacergnn.modules.layer_core import LayerCore
 
 _Function = TypeVar("_Function", bound=Any)
 
@@ -41,17 +38,38 @@ def skipped_by_dynamo(function: _Function) -> _Function:
     return function
 
 
+class Layer(Protocol):
+    """Describes what an operator needs of the layer whose calls it runs."""
+
+    config: Config
+    number: int
+    """What `register_layer` returned."""
+
+    @property
+    def original(self) -> Any:
+        """Returns the module that holds the parameters; it may be the layer itself."""
+        ...
+
+    def result(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the shapes of a call's results, for tracers."""
+        ...
+
+    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs a call of the layer with the parameters of ``module``."""
+        ...
+
+
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
-def register_layer(layer: LayerCore | GraphLayer) -> int:
+def register_layer(layer: Layer) -> int:
     """Returns a number by which traced calls find ``layer``; no other layer has it, in this process or another."""
     number = secrets.randbits(62)
     _LAYERS[number] = layer
     return number
 
 
-def _find_layer(number: int) -> LayerCore | GraphLayer:
+def _find_layer(number: int) -> Layer:
     layer = _LAYERS.get(number)
     if layer is None:
         raise UnsupportedCallError(
@@ -61,13 +79,13 @@ def _find_layer(number: int) -> LayerCore | GraphLayer:
     return layer
 
 
-def operator_call(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def operator_call(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns the result of a call, in the structure that the layer's front end describes."""
     outputs = operator_outputs(layer, args, kwargs)
     return _rebuild(layer.result(*args, **kwargs), iter(outputs))
 
 
-def operator_outputs(layer: LayerCore | GraphLayer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+def operator_outputs(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """Returns the outputs of a call that tracers see as tensors, and a text that tells how these make the arguments."""
     tensors: list[Tensor] = []
     text = _describe((args, kwargs), tensors)
