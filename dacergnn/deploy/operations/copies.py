@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
+from dacergnn.deploy.builder import NetworkBuilder
 from dacergnn.deploy.network import Array, CopyRows, Fill, GatherRows, Piece, ScatterRows
 from dacergnn.deploy.operations.table import ONE, ZERO, Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import Size, product
 from dacergnn.frontends.symbolic.call import Untranslatable
 
-if TYPE_CHECKING:
-    from dacergnn.deploy.reader import Reader
-
 
 @handles("aten::cat")
-def _cat(reader: Reader, node: fx.Node) -> Array:
+def _cat(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
-    return _joined(reader, node, a["tensors"], a["dim"])
+    return _joined(builder, node, a["tensors"], a["dim"])
 
 
 @handles("aten::stack")
-def _stack(reader: Reader, node: fx.Node) -> Array:
+def _stack(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
     if a["dim"] % node.meta["val"].dim() != 0:
         raise Untranslatable
-    return _joined(reader, node, a["tensors"], 0)
+    return _joined(builder, node, a["tensors"], 0)
 
 
-def _joined(reader: Reader, node: fx.Node, tensors: Sequence[fx.Node], dim: int) -> Array:
+def _joined(builder: NetworkBuilder, node: fx.Node, tensors: Sequence[fx.Node], dim: int) -> Array:
     dim = dim % node.meta["val"].dim()
     if dim and node.meta["val"].is_floating_point():
         raise Untranslatable  # a form of rows
-    arrays = [reader.needs_array(t) for t in tensors]
+    arrays = [builder.needs_array(t) for t in tensors]
     arrays = [array for array in arrays if array.shape != (ZERO,)]  # torch skips these
-    made = reader.array(node)
+    made = builder.array(node)
     outer, wide = product(made.shape[:dim]), product(made.shape[dim:])
     pieces: list[Piece] = []
     start: Size = ZERO
@@ -47,83 +45,83 @@ def _joined(reader: Reader, node: fx.Node, tensors: Sequence[fx.Node], dim: int)
         rows = ONE if dim == 0 else outer
         pieces.append(Piece(array, ZERO, width, start, width if dim == 0 else wide, rows, width))
         start = start + width
-    reader.steps.append(CopyRows(made, pieces, label_of(node)))
+    builder.steps.append(CopyRows(made, pieces, label_of(node)))
     return made
 
 
 @handles("aten::new_zeros", "aten::zeros", "aten::zeros_like", "aten::new_ones", "aten::ones", "aten::ones_like",
           "aten::full", "aten::new_full", "aten::full_like")  # fmt: skip
-def _fill(reader: Reader, node: fx.Node) -> Array:
+def _fill(builder: NetworkBuilder, node: fx.Node) -> Array:
     value: Tensor = node.meta["val"]
     name = node.target._schema.name  # type: ignore[union-attr]
     number = 0 if "zeros" in name else 1 if "ones" in name else value_of(arguments(node)["fill_value"])
     sizes: Any = value.shape  # integers, or symbols of torch
     if all(isinstance(size, int) for size in sizes):
-        return reader.constant(torch.full(tuple(value.shape), number, dtype=value.dtype), node.name)
-    made = reader.array(node)
-    reader.steps.append(Fill(made, number, label_of(node)))
+        return builder.constant(torch.full(tuple(value.shape), number, dtype=value.dtype), node.name)
+    made = builder.array(node)
+    builder.steps.append(Fill(made, number, label_of(node)))
     return made
 
 
 @handles("aten::index_select")
-def _index_select(reader: Reader, node: fx.Node) -> Array:
+def _index_select(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
     if a["dim"] % a["self"].meta["val"].dim() != 0:
         raise Untranslatable
-    return _gather(reader, node, a["self"], a["index"], wraps=False)
+    return _gather(builder, node, a["self"], a["index"], wraps=False)
 
 
 @handles("aten::embedding")
-def _embedding(reader: Reader, node: fx.Node) -> Array:
+def _embedding(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
-    return _gather(reader, node, a["weight"], a["indices"], wraps=False)
+    return _gather(builder, node, a["weight"], a["indices"], wraps=False)
 
 
 @handles("aten::index")
-def _index(reader: Reader, node: fx.Node) -> Array:
+def _index(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
     indices = a["indices"]
     if len(indices) != 1 or indices[0] is None or indices[0].meta["val"].dtype not in (torch.int32, torch.int64):
         raise Untranslatable
-    return _gather(reader, node, a["self"], indices[0], wraps=True)
+    return _gather(builder, node, a["self"], indices[0], wraps=True)
 
 
-def _gather(reader: Reader, node: fx.Node, source: fx.Node, index: fx.Node, *, wraps: bool) -> Array:
-    made = reader.array(node)
-    arrays = reader.needs_array(source), reader.needs_array(index)
-    reader.steps.append(GatherRows(made, *arrays, wraps, label_of(node)))
+def _gather(builder: NetworkBuilder, node: fx.Node, source: fx.Node, index: fx.Node, *, wraps: bool) -> Array:
+    made = builder.array(node)
+    arrays = builder.needs_array(source), builder.needs_array(index)
+    builder.steps.append(GatherRows(made, *arrays, wraps, label_of(node)))
     return made
 
 
 @handles("aten::scatter_add", "aten::index_add")
-def _scatter_add(reader: Reader, node: fx.Node) -> Array:
+def _scatter_add(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
     source: Any = a.get("src", a.get("source"))
     if a.get("alpha", 1) != 1:
         raise Untranslatable
-    return _scatter(reader, node, a["self"], a["dim"], a["index"], source, "sum", include=True)
+    return _scatter(builder, node, a["self"], a["dim"], a["index"], source, "sum", include=True)
 
 
 @handles("aten::scatter_reduce")
-def _scatter_reduce(reader: Reader, node: fx.Node) -> Array:
+def _scatter_reduce(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
     if a["reduce"] not in ScatterRows.KINDS or (a["reduce"] == "mean" and a["include_self"]):
         raise Untranslatable
-    return _scatter(reader, node, a["self"], a["dim"], a["index"], a["src"], a["reduce"], include=a["include_self"])
+    return _scatter(builder, node, a["self"], a["dim"], a["index"], a["src"], a["reduce"], include=a["include_self"])
 
 
 def _scatter(
-    reader: Reader, node: fx.Node, first: fx.Node, dim: int, index: fx.Node, source: fx.Node, reduce: str, *,
+    builder: NetworkBuilder, node: fx.Node, first: fx.Node, dim: int, index: fx.Node, source: fx.Node, reduce: str, *,
     include: bool,
 ) -> Array:  # fmt: skip
     value: Tensor = node.meta["val"]
     if dim % value.dim() != 0 or value.dtype not in (torch.float32, torch.float64):
         raise Untranslatable
-    place = reader.get(index)
+    place = builder.get(index)
     if isinstance(place, Repeated):
         place = place.index
     elif not isinstance(place, Array) or (len(place.shape) > 1 and index.meta["val"].dim() != 1):
         raise Untranslatable
-    made, arrays = reader.array(node), (reader.needs_array(first), reader.needs_array(source))
-    reader.steps.append(ScatterRows(made, arrays[0], place, arrays[1], reduce, include, label_of(node)))
+    made, arrays = builder.array(node), (builder.needs_array(first), builder.needs_array(source))
+    builder.steps.append(ScatterRows(made, arrays[0], place, arrays[1], reduce, include, label_of(node)))
     return made

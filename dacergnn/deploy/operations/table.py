@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 from torch import fx
 
+from dacergnn.deploy.builder import NetworkBuilder
 from dacergnn.deploy.network import Array
 from dacergnn.deploy.sizes import Size, size_of
 
-if TYPE_CHECKING:
-    from dacergnn.deploy.reader import Reader
-
-Handler = Callable[["Reader", fx.Node], Any]
+Handler = Callable[[NetworkBuilder, fx.Node], Any]
 OPERATIONS: dict[str, Handler] = {}
 """Maps names of torch's operations to functions that make steps of them, or raise Untranslatable."""
 ZERO, ONE = sympy.Integer(0), sympy.Integer(1)

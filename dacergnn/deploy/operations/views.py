@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sympy
 from torch import fx
 
+from dacergnn.deploy.builder import NetworkBuilder
 from dacergnn.deploy.network import Array, CheckSizes, Graph
 from dacergnn.deploy.operations.graphs import edge_row
 from dacergnn.deploy.operations.table import ONE, ZERO, NodeTypes, Repeated, arguments, handles, value_of
@@ -15,60 +16,57 @@ from dacergnn.deploy.row_programs import Rows
 from dacergnn.deploy.sizes import Size, size_of
 from dacergnn.frontends.symbolic.call import Untranslatable
 
-if TYPE_CHECKING:
-    from dacergnn.deploy.reader import Reader
-
 
 @handles(
     "aten::view", "aten::reshape", "aten::_unsafe_view", "aten::flatten", "aten::unsqueeze", "aten::squeeze",
     "aten::clone", "aten::contiguous", "aten::detach", "aten::detach_", "aten::alias", "aten::lift_fresh_copy",
     "aten::dropout", "aten::_to_copy", "aten::to", "aten::view_as",
 )  # fmt: skip
-def _same(reader: Reader, node: fx.Node) -> Any:
+def _same(builder: NetworkBuilder, node: fx.Node) -> Any:
     """Shows an array in another shape, or as it is."""
     source = node.args[0]
     assert isinstance(source, fx.Node)
     value, own = node.meta["val"], source.meta["val"]
     if value.dtype != own.dtype or arguments(node).get("train", False):
         raise Untranslatable
-    known = reader.known[source]
+    known = builder.known[source]
     if isinstance(known, Rows):
         try:
-            return reader.record(node)
+            return builder.record(node)
         except Untranslatable:
-            known = reader.get(source)
+            known = builder.get(source)
     if isinstance(known, NodeTypes | Graph | Repeated):
         return known
     if not isinstance(known, Array):
         raise Untranslatable
-    return reader.array(node, known, ZERO)
+    return builder.array(node, known, ZERO)
 
 
 @handles("aten::expand")
-def _expand(reader: Reader, node: fx.Node) -> Repeated:
+def _expand(builder: NetworkBuilder, node: fx.Node) -> Repeated:
     source = node.args[0]
     assert isinstance(source, fx.Node)
     own, value = source.meta["val"], node.meta["val"]
     if own.is_floating_point() or own.dim() != value.dim() or own.dim() != 2 or own.shape[1] != 1:
         raise Untranslatable
-    return Repeated(reader.needs_array(source))
+    return Repeated(builder.needs_array(source))
 
 
 @handles("aten::select")
-def _select(reader: Reader, node: fx.Node) -> Any:
+def _select(builder: NetworkBuilder, node: fx.Node) -> Any:
     a = arguments(node)
     place = value_of(a["index"])
-    return _part(reader, node, a["self"], a["dim"], place, None)
+    return _part(builder, node, a["self"], a["dim"], place, None)
 
 
 @handles("aten::narrow")
-def _narrow(reader: Reader, node: fx.Node) -> Any:
+def _narrow(builder: NetworkBuilder, node: fx.Node) -> Any:
     a = arguments(node)
-    return _part(reader, node, a["self"], a["dim"], value_of(a["start"]), value_of(a["length"]))
+    return _part(builder, node, a["self"], a["dim"], value_of(a["start"]), value_of(a["length"]))
 
 
 @handles("aten::slice")
-def _slice(reader: Reader, node: fx.Node) -> Any:
+def _slice(builder: NetworkBuilder, node: fx.Node) -> Any:
     a = arguments(node)
     size = a["self"].meta["val"].shape[a["dim"]]
     start, end = value_of(a["start"]) or 0, value_of(a["end"])
@@ -76,32 +74,32 @@ def _slice(reader: Reader, node: fx.Node) -> Any:
         raise Untranslatable
     rows = node.meta["val"].shape[a["dim"]]
     if isinstance(start, int) and start == 0 and (end is None or end is size or rows is size or rows == size):
-        return _same(reader, node)
+        return _same(builder, node)
     if isinstance(start, int) and start < 0:
         start = size + start
-    return _part(reader, node, a["self"], a["dim"], start, rows)
+    return _part(builder, node, a["self"], a["dim"], start, rows)
 
 
-def _part(reader: Reader, node: fx.Node, source: fx.Node, dim: int, start: Any, length: Any) -> Any:
+def _part(builder: NetworkBuilder, node: fx.Node, source: fx.Node, dim: int, start: Any, length: Any) -> Any:
     """Shows rows of an array, or drops the row axis if there is no ``length``."""
     if dim % source.meta["val"].dim() != 0:
         raise Untranslatable
-    known = reader.get(source)
+    known = builder.get(source)
     if isinstance(known, NodeTypes):
         return known
     if isinstance(known, Graph):
-        return edge_row(reader, known, int(start), node)
+        return edge_row(builder, known, int(start), node)
     if not isinstance(known, Array):
         raise Untranslatable
     first = size_of(start)
     if first.is_negative:
         first = known.shape[0] + first
     count = ONE if length is None else size_of(length)
-    _check_part(reader, node, first, first + count, known)
-    return reader.array(node, known, first * known.width)
+    _check_part(builder, node, first, first + count, known)
+    return builder.array(node, known, first * known.width)
 
 
-def _check_part(reader: Reader, node: fx.Node, first: Size, stop: Size, known: Array) -> None:
+def _check_part(builder: NetworkBuilder, node: fx.Node, first: Size, stop: Size, known: Array) -> None:
     """Adds the condition that rows ``first`` to ``stop`` are among those of an array, unless that is clear."""
     # torch takes its symbols for positive, but sizes may be 0.
     symbols = (first + stop + known.shape[0]).free_symbols
@@ -109,35 +107,35 @@ def _check_part(reader: Reader, node: fx.Node, first: Size, stop: Size, known: A
     begin, end, rows = (size.xreplace(plain) for size in (first, stop, known.shape[0]))
     fits = sympy.And(sympy.Ge(begin, 0), sympy.Le(begin, end), sympy.Le(end, rows))
     if fits != sympy.true:
-        reader.steps.append(CheckSizes(fits, f"rows {first} to {stop} of {known.shape[0]} in {label_of(node)}"))
+        builder.steps.append(CheckSizes(fits, f"rows {first} to {stop} of {known.shape[0]} in {label_of(node)}"))
 
 
 @handles("aten::unbind")
-def _unbind(reader: Reader, node: fx.Node) -> list[Any]:
+def _unbind(builder: NetworkBuilder, node: fx.Node) -> list[Any]:
     a = arguments(node)
-    known = reader.get(a["self"])
+    known = builder.get(a["self"])
     if a["dim"] != 0:
         raise Untranslatable
     values = node.meta["val"]
     if isinstance(known, Graph):
         used: set[Any] = {user.args[1] for user in node.users if user.users}  # pyright: ignore[reportUnhashable]
-        return [edge_row(reader, known, row, v) if row in used else None for row, v in enumerate(values)]
+        return [edge_row(builder, known, row, v) if row in used else None for row, v in enumerate(values)]
     if not isinstance(known, Array):
         raise Untranslatable
-    return [reader.array(v, known, row * known.width) for row, v in enumerate(values)]
+    return [builder.array(v, known, row * known.width) for row, v in enumerate(values)]
 
 
 @handles("aten::split_with_sizes", "aten::split", "aten::chunk", "aten::unsafe_split_with_sizes")
-def _split(reader: Reader, node: fx.Node) -> list[Array]:
+def _split(builder: NetworkBuilder, node: fx.Node) -> list[Array]:
     a = arguments(node)
     if a["dim"] % a["self"].meta["val"].dim() != 0:
         raise Untranslatable
-    known = reader.needs_array(a["self"])
+    known = builder.needs_array(a["self"])
     parts: list[Array] = []
     start: Size = ZERO
     for value in node.meta["val"]:
-        part = reader.array(value, known, start * known.width)
-        _check_part(reader, node, start, start + part.shape[0], known)
+        part = builder.array(value, known, start * known.width)
+        _check_part(builder, node, start, start + part.shape[0], known)
         start = start + part.shape[0]
         parts.append(part)
     return parts
