@@ -187,7 +187,7 @@ class RowPrograms:
         function = _function(target)
         if function is None:
             raise Untranslatable
-        with _Recorder():
+        with _Recorder(self._trace):
             return function(*args, **kwargs)
 
     def step(self, rows: Rows, wanted: Sequence[fx.Node], made: Sequence[Array], label: str) -> RunProgram | None:
@@ -249,6 +249,10 @@ class RowPrograms:
 class _Recorder(torch.overrides.TorchFunctionMode):
     """Records functions of values by their rules alone: nothing falls back to torch."""
 
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -261,4 +265,4 @@ class _Recorder(torch.overrides.TorchFunctionMode):
         rule = RULES.get(func)
         if rule is None:
             raise Untranslatable
-        return apply_rule(values[0].owner, rule, func, args, kwargs, values)
+        return apply_rule(self._trace, rule, func, args, kwargs, values)

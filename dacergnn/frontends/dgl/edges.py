@@ -138,7 +138,7 @@ class GraphEdges(EdgeSet):
         return cls(None, graph, relations[0])
 
     def form(self) -> Form | None:
-        tape = self.trace.runtime.tape
+        tape = self.trace.tape
         if tape is None or not tape.covers(self.graph):
             return None
         counts = tuple([self.rows[side] for side in self.types])

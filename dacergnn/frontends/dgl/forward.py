@@ -13,6 +13,7 @@ from dacergnn.frontends.dgl.recorder import Recorder
 from dacergnn.frontends.dgl.stand_in import StandIn, is_graph
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
 from dacergnn.frontends.symbolic.factories import Factories
+from dacergnn.frontends.symbolic.functions import running
 from dacergnn.frontends.symbolic.value import Value
 
 
@@ -49,7 +50,7 @@ class ForwardTracer(Tracer):
         before = dict(stand_in.__dict__)
         with recorder.active():
             counts = {int(g.original.num_edges(r)) for g in graphs.values() for r in g.original.canonical_etypes}
-            with Factories(trace, counts), trace.running():
+            with Factories(trace, counts), running(trace):
                 result = self.function(stand_in, *args, **kwargs)
             parts = [m for m in self.module.modules() if m is not self.module]
             outcome: Any = (

@@ -110,6 +110,7 @@ def _in_torch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if about_edges or func in HOOKS or func in BACKWARDS or writes(func, kwargs):
         raise UnsupportedCallError(f"{spelled(func)} of features [..., N, F] may mix the graphs of a batch.")
     trace = first.owner
+    assert isinstance(trace, Trace)
     check_modes(trace)
     result = trace.torch(func, *together(trace, args), **together(trace, kwargs))
     for value in given:
@@ -140,8 +141,10 @@ def _rows(func: Any, value: Any, like: Static) -> Any:
     nodes, sizes = like.shape[axes], zip(value.shape[:leading], like.batch[axes - leading :], strict=False)
     if leading > axes or value.shape[leading] not in (1, nodes) or any(own not in (1, size) for own, size in sizes):
         raise Untranslatable
-    (real,) = like.owner.results((value,))
-    return like.owner.value(real.expand(*like.batch, nodes, *real.shape[leading + 1 :]).flatten(0, axes))
+    trace = like.owner
+    assert isinstance(trace, Trace)
+    (real,) = trace.results((value,))
+    return trace.value(real.expand(*like.batch, nodes, *real.shape[leading + 1 :]).flatten(0, axes))
 
 
 def _new(func: Any, like: Static, size: Any, *args: Any, **kwargs: Any) -> Any:

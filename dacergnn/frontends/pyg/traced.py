@@ -21,6 +21,7 @@ from dacergnn.frontends.pyg.static_graphs import static, together
 from dacergnn.frontends.pyg.traced_edges import Adjacency, CallEdges, given
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
 from dacergnn.frontends.symbolic.edges import end_index
+from dacergnn.frontends.symbolic.functions import running
 from dacergnn.frontends.symbolic.tape import plain_sizes
 
 _NAMES = ("edge_index", "adj")
@@ -68,7 +69,7 @@ class MessagePassingTracer(Tracer):
         if self.module.node_dim == -2:
             args, kwargs = _with_static(trace, self.module, args, kwargs)
         args, kwargs = trace.wrap(args), trace.wrap(kwargs)
-        with trace.running():
+        with running(trace):
             result = type(self.module).forward(stand_in, *args, **kwargs)  # that of an instance runs around this one
         result, changes = trace.finish(together(trace, (result, [_changes(*pair) for pair in made])))
         for (original, _), changed in zip(made, changes, strict=True):

@@ -75,7 +75,7 @@ class Adjacency(Value):
                 f"an adjacency {list(self.shape)} of {values.dtype} does not fit features {list(features.shape)} of "
                 f"{features.dtype}."
             )
-        index, trace = self.edges.index(matrix), self.owner
+        index, trace = self.edges.index(matrix), self.edges.trace
         rows = features if type(features) is Value else trace.value(features)
         messages = rows.index_select(0, row_of(index, 0)) * trace.value(values).view(-1, 1)
         return scatter(messages, row_of(index, 1), 0, self.size(0), _REDUCTIONS[reduce])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
+from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import IndexRange, check_ranges
 from dacergnn.runtime.seen import Seen
-
-if TYPE_CHECKING:
-    from dacergnn.frontends.symbolic.trace import Trace
 
 untracked: Any = torch._C.DisableTorchFunctionSubclass  # pyright: ignore[reportPrivateUsage]
 """A context in which torch treats recorded values and end points as the tensors that they are made of."""
@@ -94,7 +92,7 @@ class EdgeSet:
     values, and by the rows of the values that aggregations add to.
     """
 
-    def __init__(self, trace: Trace, edge_index: Tensor, flipped: bool) -> None:
+    def __init__(self, trace: Notes, edge_index: Tensor, flipped: bool) -> None:
         self.trace = trace
         self.edge_index = edge_index
         self.flipped = flipped

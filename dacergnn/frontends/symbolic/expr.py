@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.callers import Caller
+from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.library_nodes.form import Shape
-
-if TYPE_CHECKING:
-    from dacergnn.frontends.symbolic.edges import EdgeSet
-
 
 WITHOUT_GRADIENT = ("detach", "gt", "ge", "eq")
 _SERIAL = count()

@@ -1,19 +1,20 @@
-"""Runs subclasses of `torch.autograd.Function` on tensors that hold numbers: programs have no backward of theirs."""
+"""Runs the layer's own Python, and subclasses of `torch.autograd.Function` in it on tensors that hold numbers.
+
+Programs have no backward of theirs.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import UnsupportedCallError, raises_what_is_caught
 from dacergnn.frontends.symbolic.callers import caller_text
-
-if TYPE_CHECKING:
-    from dacergnn.frontends.symbolic.trace import Trace
+from dacergnn.frontends.symbolic.trace import Trace
 
 _Function: Any = torch.autograd.Function
 _APPLY = _Function.__dict__["apply"]
@@ -23,7 +24,14 @@ _active = 0
 
 
 @contextmanager
-def applied_to_numbers(trace: Trace) -> Generator[None]:
+def running(trace: Trace) -> Generator[None]:
+    """Surrounds the layer's own Python, whose effects and functions are noticed."""
+    with raises_what_is_caught(), _applied_to_numbers(trace), trace.runtime.looking():
+        yield
+
+
+@contextmanager
+def _applied_to_numbers(trace: Trace) -> Generator[None]:
     """Within the context, functions that this thread applies get the numbers of recorded values, as one step each.
 
     torch offers no other way to notice them: `Function.apply` calls neither `__torch_function__` nor a mode.

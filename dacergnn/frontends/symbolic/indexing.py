@@ -268,7 +268,7 @@ def _getitem(trace: Trace, x: Any, index: Any) -> Any:
         return None
     if isinstance(index, Tensor):
         return _chosen(trace, x, index)
-    return _part(x, index if type(index) is tuple else (index,))
+    return _part(trace, x, index if type(index) is tuple else (index,))
 
 
 def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
@@ -308,7 +308,7 @@ def _setitem(trace: Trace, target: Any, index: Any, value: Any) -> Any:
     return target
 
 
-def _part(x: Value, index: tuple[Any, ...]) -> Value:
+def _part(trace: Trace, x: Value, index: tuple[Any, ...]) -> Value:
     """Records basic indexing that keeps the rows and takes ranges along other axes."""
     if any(i is not None and i is not Ellipsis and type(i) not in (int, slice) for i in index):
         raise Untranslatable
@@ -320,14 +320,14 @@ def _part(x: Value, index: tuple[Any, ...]) -> Value:
     ranges = {d: i for d, i in enumerate(full) if i != slice(None)}
     if not shape or shape[0] != x.shape[0] or 0 in ranges:
         raise Untranslatable
-    part, call = x, LayerCall(x.owner, [(shape, x.dtype)], x.dtype)
+    part, call = x, LayerCall(trace, [(shape, x.dtype)], x.dtype)
     for dim, item in ranges.items():
         item = item if type(item) is slice else slice(item % x.shape[dim], item % x.shape[dim] + 1)
         start, stop, step = item.indices(x.shape[dim])
         if step != 1:
             raise Untranslatable
         own = torch.Size((*part.shape[:dim], stop - start, *part.shape[dim + 1 :]))
-        part = Value(x.owner, Node(part_of(call, part, dim, start, stop), own, x.dtype))
-    value = x.owner.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
+        part = Value(trace, Node(part_of(call, part, dim, start, stop), own, x.dtype))
+    value = trace.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
     value.node.rows = x.node.rows
     return value

@@ -71,6 +71,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
+    assert isinstance(trace, Trace)
     if values and not trace.finished:
         check_modes(trace)
     if trace.finished:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from dacergnn.errors import UnsupportedCallError, raises_what_is_caught
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import in_shape
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
 from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed
-from dacergnn.frontends.symbolic.functions import applied_to_numbers
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
+from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.runtime import Runtime
 from dacergnn.frontends.symbolic.sizes import number
@@ -38,7 +37,7 @@ def transforms() -> tuple[int | None, int]:
     return _functorch_level(), forward_ad._current_level  # pyright: ignore[reportPrivateUsage]
 
 
-class Trace:
+class Trace(Notes):
     """Holds everything that is recorded during one call.
 
     Functions that the program form expresses are recorded. Other functions of values of nodes run in torch, after
@@ -46,61 +45,17 @@ class Trace:
     """
 
     def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime.tape)
         self.runtime = runtime
         self._caller = id(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
-        self.grad, self._inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self._inference = torch.is_inference_mode_enabled()
         self.transforms = transforms()
-        self.finished = False
-        """True when the call is over. Values that users' code has kept act like other tensors then."""
-        self.values: list[weakref.ref[Value]] = []
-        """Weak references to all values."""
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
-        self._arguments: dict[int, tuple[Tensor, Tensor]] = {}
-        """Tensors that were passed to the trace, by their ids, each with what stands for it."""
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
-        self._device: torch.device | None = None
 
     # Inputs
-
-    def place(self, device: torch.device) -> None:
-        """Notes the device of an object of the call, which must be the same for all."""
-        if self._device is None:
-            self._device = device
-        elif self._device != device:
-            raise UnsupportedCallError(
-                f"there are tensors on {self._device} and on {device}; move them to one device with .to()."
-            )
-
-    def shape(self, tensor: Tensor) -> torch.Size:
-        """Returns the shape of a tensor; the tape notes the uses of sizes that may differ in other calls."""
-        tape = self.runtime.tape
-        return tensor.shape if tape is None else tape.shape(tensor)
-
-    def extent(self, owner: object, key: object, size: int) -> int:
-        """Returns a size of an object that is no tensor; the tape notes its uses as for sizes of tensors."""
-        tape = self.runtime.tape
-        return size if tape is None else tape.extent(owner, key, size)
-
-    def reads(self, owner: object, what: str) -> None:
-        """Notes that the call depends on the numbers in an object, not on its sizes alone."""
-        tape = self.runtime.tape
-        if tape is not None and tape.covers(owner):
-            tape.refuse(f"{what} is read")
-
-    def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Calls a function of torch on tensors that hold numbers; the tape notes the call."""
-        result = function(*args, **kwargs)
-        if self.runtime.tape is not None:
-            self.runtime.tape.called(function, args, kwargs, result)
-        return result
-
-    @contextmanager
-    def running(self) -> Generator[None]:
-        """Surrounds the layer's own Python, whose effects and functions are noticed."""
-        with raises_what_is_caught(), applied_to_numbers(self), self.runtime.looking():
-            yield
 
     def exposes(self, value: Value, result: Any) -> None:
         """Notes that a result of torch shares the memory of a value, if it does."""
@@ -122,21 +77,6 @@ class Trace:
         args, kwargs = self.results(args), self.results(kwargs)
         with unseen():
             return self.torch(function, *args, **kwargs)
-
-    def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
-        """Notes that an axis of a tensor always has the size of an axis of another tensor."""
-        if self.runtime.tape is not None:
-            self.runtime.tape.same_size(tensor, axis, other, other_axis)
-
-    def once(self, reason: str) -> None:
-        """Notes why the call cannot be repeated."""
-        if self.runtime.tape is not None:
-            self.runtime.tape.refuse(reason)
-
-    @property
-    def device(self) -> torch.device:
-        """Returns the device of the tensors of the call."""
-        return self._device or torch.device("cpu")
 
     def takes(self, dtype: torch.dtype, device: torch.device | None = None) -> bool:
         """Returns whether programs compute with elements of a type on a device, by default the call's device."""
@@ -201,10 +141,6 @@ class Trace:
         for tensor, _ in node.read:
             self.runtime.note(tensor)
         return Value(self, node, None if like is None else like.aliases)
-
-    def given(self, tensor: Tensor | None) -> bool:
-        """Returns whether a tensor was passed to the trace, so that the caller may hold it."""
-        return id(tensor) in self._arguments
 
     def written(self, tensor: Tensor) -> Node:
         """Returns a new node for a tensor that was written to; programs that use its earlier leaf raise an error."""
@@ -324,14 +260,14 @@ class Trace:
             views.setdefault(id(expr), []).append(node.real)
             if node.rows is not None:
                 self.once("rows of some edges are chosen")
-        if self.runtime.tape is not None:
+        if self.tape is not None:
             inputs = [input_origin(leaf, space) for leaf, space in zip(leaves, spaces, strict=True)]
             made = [
                 (expr.tensor, position, space == "E", views.get(id(expr), []))
                 for expr, (position, space) in zip(exprs, outputs, strict=True)
                 if expr.tensor is not None
             ]
-            self.runtime.tape.ran(program, edges.form() or graph, inputs, made)
+            self.tape.ran(program, edges.form() or graph, inputs, made)
         for expr in constant:
             if expr.tensor is not None and expr.tensor.requires_grad:
                 self._detach(expr, [node for node in nodes if _unviewed(node.expr) is expr])

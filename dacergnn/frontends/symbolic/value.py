@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +12,7 @@ from torch import Tensor
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.dispatch import dispatch
 from dacergnn.frontends.symbolic.expr import Expr, has_gradient, version
-
-if TYPE_CHECKING:
-    from dacergnn.frontends.symbolic.trace import Trace
+from dacergnn.frontends.symbolic.notes import Notes
 
 _wrap: Callable[..., Any] = Tensor._make_wrapper_subclass  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -58,11 +56,11 @@ class Value(Tensor):
     """Stands for a tensor whose first axis has one row for each node or edge."""
 
     node: Node
-    owner: Trace
+    owner: Notes
     aliases: Aliases
 
     @staticmethod
-    def __new__(cls: type[Value], trace: Trace, node: Node, aliases: Aliases | None = None) -> Value:
+    def __new__(cls: type[Value], trace: Notes, node: Node, aliases: Aliases | None = None) -> Value:
         value = _wrap(cls, node.shape, dtype=node.dtype, device=trace.device)
         value.owner, value.node = trace, node
         value.aliases = Aliases() if aliases is None else aliases
@@ -71,7 +69,7 @@ class Value(Tensor):
         trace.values.append(reference)
         return value
 
-    def __init__(self, trace: Trace, node: Node, aliases: Aliases | None = None) -> None:
+    def __init__(self, trace: Notes, node: Node, aliases: Aliases | None = None) -> None:
         super().__init__()
 
     @classmethod

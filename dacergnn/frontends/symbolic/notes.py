@@ -1,0 +1,86 @@
+"""What recorded values, and the edges between them, tell the call that records them, and know of it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.tape import Tape
+
+
+class Notes:
+    """Holds the modes and the device of a call that is recorded, and notes on a tape what its results depend on.
+
+    Args:
+        tape: Notes the steps of the call, so that it can be repeated; None if it is not to be repeated.
+    """
+
+    def __init__(self, tape: Tape | None) -> None:
+        self.tape = tape
+        self.grad = torch.is_grad_enabled()
+        self.finished = False
+        """True when the call is over. Values that users' code has kept act like other tensors then."""
+        self.values: list[weakref.ref[Any]] = []
+        """Weak references to all values."""
+        self._arguments: dict[int, tuple[Tensor, Tensor]] = {}
+        """Tensors that were passed to the call, by their ids, each with what stands for it."""
+        self._device: torch.device | None = None
+
+    def results(self, tree: Any) -> Any:
+        """Replaces all values and end points in a structure with tensors."""
+        raise NotImplementedError
+
+    def given(self, tensor: Tensor | None) -> bool:
+        """Returns whether a tensor was passed to the call, so that the caller may hold it."""
+        return id(tensor) in self._arguments
+
+    def place(self, device: torch.device) -> None:
+        """Notes the device of an object of the call, which must be the same for all."""
+        if self._device is None:
+            self._device = device
+        elif self._device != device:
+            raise UnsupportedCallError(
+                f"there are tensors on {self._device} and on {device}; move them to one device with .to()."
+            )
+
+    def shape(self, tensor: Tensor) -> torch.Size:
+        """Returns the shape of a tensor; the tape notes the uses of sizes that may differ in other calls."""
+        tape = self.tape
+        return tensor.shape if tape is None else tape.shape(tensor)
+
+    def extent(self, owner: object, key: object, size: int) -> int:
+        """Returns a size of an object that is no tensor; the tape notes its uses as for sizes of tensors."""
+        tape = self.tape
+        return size if tape is None else tape.extent(owner, key, size)
+
+    def reads(self, owner: object, what: str) -> None:
+        """Notes that the call depends on the numbers in an object, not on its sizes alone."""
+        tape = self.tape
+        if tape is not None and tape.covers(owner):
+            tape.refuse(f"{what} is read")
+
+    def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls a function of torch on tensors that hold numbers; the tape notes the call."""
+        result = function(*args, **kwargs)
+        if self.tape is not None:
+            self.tape.called(function, args, kwargs, result)
+        return result
+
+    def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
+        """Notes that an axis of a tensor always has the size of an axis of another tensor."""
+        if self.tape is not None:
+            self.tape.same_size(tensor, axis, other, other_axis)
+
+    def once(self, reason: str) -> None:
+        """Notes why the call cannot be repeated."""
+        if self.tape is not None:
+            self.tape.refuse(reason)
+
+    @property
+    def device(self) -> torch.device:
+        """Returns the device of the tensors of the call."""
+        return self._device or torch.device("cpu")
