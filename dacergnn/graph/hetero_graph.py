@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -82,7 +82,7 @@ class HeteroGraph(StoredGraph):
         self._encodings.tell = function
 
     @classmethod
-    def of_parts(cls, *args: Any, **options: Any) -> Self:
+    def of_parts(cls, *args: Any, **options: Any) -> HeteroGraph:
         """Returns the graph of edges of several types; the arguments are those of `canonical_parts`."""
         if torch.compiler.is_exporting():
             return cls.of_encodings(*traced_parts(*args, **options))
