@@ -111,6 +111,7 @@ EDGEWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "layer norm of rows": lambda x, y, a: F.layer_norm(x.flatten(1), (H * K,)),
     "layer norm of one number": lambda x, y, a: F.layer_norm(a.view(-1, 1), (1,), SCALAR, SCALAR + 1) * x[:, 0],
     "softmax of heads": lambda x, y, a: x.softmax(dim=-1) + F.softmax(100 * y, dim=2),
+    "softmax of one": lambda x, y, a: x[..., :1].softmax(-1) * y + F.log_softmax(y[..., :1], -1),
     "reshapes": lambda x, y, a: x.view(-1, H * K).reshape(-1, K, H).flatten(1).view(E, H, K) + y,
     "squeezes": lambda x, y, a: x.unsqueeze(1).squeeze(1).unsqueeze(-1).squeeze(-1),
     "concatenation": lambda x, y, a: torch.cat([x, y, x], dim=-1),

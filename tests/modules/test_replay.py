@@ -37,7 +37,7 @@ def make(factor: float) -> Any:
 
         def __init__(self) -> None:
             super().__init__(aggr="sum")
-            self.linear = nn.Linear(K, K, bias=False)
+            self.linear, self.gate = nn.Linear(K, K, bias=False), nn.Linear(K, 1)
             self.weight = nn.Parameter(torch.randn(K))
             self.sizes = [3.0]
             self.scale = 2.0
@@ -50,7 +50,7 @@ def make(factor: float) -> Any:
             return self.activation(out) * (factor * self.sizes[0] * power)
 
         def message(self, x_j: Tensor) -> Tensor:
-            return F.leaky_relu(doubled(x_j), SLOPE)
+            return F.leaky_relu(doubled(x_j), SLOPE) * self.gate(x_j).sigmoid()
 
     torch.manual_seed(1)
     return Layer().double()

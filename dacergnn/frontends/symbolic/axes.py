@@ -144,26 +144,30 @@ def _stack(c: LayerCall, tensors: Any, dim: int = 0) -> Expr:
 @rule("softmax")
 def _softmax(c: LayerCall, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
     grown = apply("exp", _shifted(c, a, dim))
-    return apply("div", grown, Expr("sum", (grown,), (), grown.shape[:-1]))
+    return apply("div", grown, _total(a, grown))
 
 
 @rule("log_softmax")
 def _log_softmax(c: LayerCall, a: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Expr:
     shifted = _shifted(c, a, dim)
-    total = Expr("sum", (apply("exp", shifted),), (), shifted.shape[:-1])
-    return apply("sub", shifted, apply("log", total))
+    return apply("sub", shifted, apply("log", _total(a, apply("exp", shifted))))
 
 
 def _shifted(c: LayerCall, a: Any, dim: int | None) -> Expr:
     """Subtracts the largest number of each last axis, so that powers do not overflow."""
     x, own = c.value(a), a.shape
-    if dim is None or dim % len(own) != len(own) - 1 or len(own) < 2 or not 1 < own[-1] <= FEW:
+    if dim is None or dim % len(own) != len(own) - 1 or len(own) < 2 or not 1 <= own[-1] <= FEW:
         raise Untranslatable
     parts = [part_of(c, a, len(own) - 1, i, i + 1) for i in range(own[-1])]
     largest = parts[0]
     for part in parts[1:]:
         largest = apply("max", largest, part)
     return apply("sub", x, Expr("detach", (largest,), (), largest.shape))
+
+
+def _total(a: Any, powers: Expr) -> Expr:
+    """Returns the sums over each last axis, which a row lacks if its size is one."""
+    return powers if a.shape[-1] == 1 else Expr("sum", (powers,), (), powers.shape[:-1])
 
 
 @rule("glu")

@@ -70,9 +70,9 @@ def _product(c: LayerCall, x: Any, weight: Any, *, transposed: bool) -> Expr:
     k, m = (weight.size(1), weight.size(0)) if transposed else (weight.size(0), weight.size(1))
     axes, shape = x.shape[1:], squeezed(c.shape)
     if k == 1 or m == 1:  # an outer or an inner product with the only row
-        vector = c.parameter(weight.reshape(-1))
         if k == 1 == m:
-            return apply("mul", rows, c.parameter(weight.reshape(())))
+            return apply("mul", rows, c.parameter(c.trace.torch(Tensor.reshape, weight, ())))
+        vector = c.parameter(c.trace.torch(Tensor.reshape, weight, (-1,)))
         if len(squeezed(x.shape)) != (0 if k == 1 else 1):
             raise Untranslatable
         return apply("mul", rows, vector) if k == 1 else Expr("dot_prd", (rows, vector), (), ())
