@@ -2,6 +2,7 @@
 
 python docs/make_families.py               # measures, about twelve minutes, and writes docs/families.json first
 python docs/make_families.py --quick       # the same with few rounds on small synthetic graphs: numbers mean nothing
+python docs/make_families.py --only SAGE   # measures one family again, and keeps the rows of the others
 python docs/make_families.py --no-measure  # writes README.md and the picture from docs/families.json
 """
 
@@ -34,7 +35,7 @@ layer, careful plain PyTorch, PyG's layer with a `cached` normalization, or `com
 unrolls loops over relations). A layer runs forward and backward, {size} features wide. A step trains three of them with
 norms, ReLU, dropout, residuals and a head, on the whole graph ({graphs}) or on new batches of about {batch:,} edges.
 These are medians of runs in turns in one process, where all results agree; made by `python docs/make_families.py` on
-{date} at commit {commit} ({cpu}, threads: {threads}, torch {torch}, PyG {torch_geometric}, DGL {dgl}).{more}"""
+{date} at {commits} ({cpu}, threads: {threads}, torch {torch}, PyG {torch_geometric}, DGL {dgl}).{more}"""
 QUICK = " **These numbers are of a quick run on small graphs, beside other work, and mean nothing yet.**"
 SCATTERS = f" A star marks runs that scatter: the middle three fifths spread over more than {LIMIT:.0%} of the median."
 
@@ -74,10 +75,11 @@ def table(report: Record) -> str:
     counts = Counter(row["data"] for row in rows)
     graphs = "; ".join(f"{data}, {count} rows, {edges[data]:,} edges" for data, count in counts.items())
     batch = round(sum(row["batch_edges"] for row in rows) / len(rows), -2)
+    commits = " and ".join(dict.fromkeys(f"commit {row['commit']}" for row in rows))
     more = [QUICK] * report["quick"] + [SCATTERS] * any("*" in text for row in cells for text in row)
     note = NOTE.format(
         **(machine | report | {"date": report["date"][:10]}), batch=int(batch),
-        graphs=graphs, more="".join(more),
+        graphs=graphs, more="".join(more), commits=commits,
     )  # fmt: skip
     picture = f"![Training steps of a model by family of layers, on a logarithmic scale]({PICTURE})"
     return "\n".join([picture, "", *(f"| {' | '.join(line)} |" for line in lines), "", fill(note, 120)])
@@ -121,24 +123,29 @@ def measured(title: str, graph: str, quick: bool, threads: int) -> Record:
 @click.command()
 @click.option("--measure/--no-measure", default=True, help="Measure, or write what is in docs/families.json.")
 @click.option("--quick", is_flag=True, help="Few rounds on small graphs: numbers mean nothing.")
+@click.option("--only", multiple=True, metavar="FAMILY", help="Measure this family alone; may be given again.")
 @click.option("--threads", default=2, show_default=True)
-def main(measure: bool, quick: bool, threads: int) -> None:
+def main(measure: bool, quick: bool, only: tuple[str, ...], threads: int) -> None:
     """Measure layers by family, and write README's table of them."""
     if measure:
         from families import FAMILIES, SIZE
 
         head = ["git", "-C", str(FOLDER), "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
+        known = {row["family"]: row for row in json.loads(RECORDS.read_text())["rows"]} if only else {}
         rows: list[Record] = []
         report = {
             "command": "python docs/make_families.py" + " --quick" * quick, "quick": quick, "size": SIZE,
             "date": datetime.now(UTC).isoformat(timespec="seconds"), "threads": threads,
-            "commit": subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip(),
             "environment": environment(), "rows": rows,
         }  # fmt: skip
         for family in FAMILIES:
+            if only and family.title not in only:
+                rows.append(known[family.title])
+                continue
             click.echo(family.title)
-            rows.append(measured(family.title, family.data, quick, threads))
-            RECORDS.write_text(json.dumps(report, indent=1) + "\n")
+            rows.append({"commit": commit, **measured(family.title, family.data, quick, threads)})
+        RECORDS.write_text(json.dumps(report, indent=1) + "\n")
     report = json.loads(RECORDS.read_text())
     README.write_text(replaced(README.read_text(), "families", table(report)))
     draw(report)
