@@ -29,9 +29,9 @@ REPLAY = """
 import sys
 from dacergnn import Plan
 from dacergnn.bench.programs import compiled_layer
-from dacergnn.modules import compiled
+from dacergnn.modules import planned
 from dacergnn.native import build
-compiled.compile_program = compiled.lower = build._compile = None
+planned.compile_program = planned.lower = build._compile = None
 layer = compiled_layer("rgat", "am~0.001", 8, 1, Plan.load(sys.argv[1]))
 role, _, choice = sys.argv[2].split("/", 2)
 print(*(getattr(v, role).lowered.schedule[choice] for v in layer.last_call[0].variants))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn import Config
 from dacergnn.errors import DacergnnError
-from dacergnn.modules import compiled, planned
+from dacergnn.modules import planned, programs
 from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.native import build, cache
 from tests.modules.layers import (
@@ -165,14 +165,14 @@ def test_a_statement_that_moves_to_the_backward(tmp_path: Path) -> None:
 
 def test_nothing_of_it_is_in_the_cache_of_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path / "cache"))
-    compiled.compiled_program.cache_clear()
+    programs.compiled_program.cache_clear()
     layer = optimized()
     expected = layer(*arguments()).detach()
     plans = [(path.path, path.path.read_bytes()) for path in cache.plans()]
     assert plans
     gradients(loaded(layer, tmp_path / "sdfg"), arguments())
     assert [(path.path, path.path.read_bytes()) for path in cache.plans()] == plans
-    compiled.compiled_program.cache_clear()
+    programs.compiled_program.cache_clear()
     monkeypatch.setattr(planned, "compile_program", None)
     assert_close(optimized()(*arguments()), expected)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn import Config, Plan
 from dacergnn.errors import DacergnnError
-from dacergnn.modules import RGAT, compiled
+from dacergnn.modules import RGAT, programs
 from dacergnn.modules.layer import core_of
 from dacergnn.native import build
 from dacergnn.target import find
@@ -143,7 +143,7 @@ def test_what_several_layers_may_ask_is_not_taken_from_the_cache_for_one_alone()
     """What a layer of a model was compiled to with a plan that is not all for it, is kept."""
     plan = Plan.of({TILES: "1024", REORDER: "keep"})
     call(planned(plan))
-    compiled.compiled_program.cache_clear()
+    programs.compiled_program.cache_clear()
     with pytest.raises(DacergnnError, match=f'nothing asks "{TILES}" of this program'), torch.no_grad():
         dacergnn.optimize(rgcn(), config=Config(plan=plan))(*arguments())
 

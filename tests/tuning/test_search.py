@@ -18,7 +18,7 @@ from dacergnn import Config, HeteroGraph, Plan, explain, optimize, parse
 from dacergnn.cli import main
 from dacergnn.cli import tune as command
 from dacergnn.errors import DacergnnError
-from dacergnn.modules import RGAT, compiled, planned
+from dacergnn.modules import RGAT, planned, programs
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning import tuned
@@ -201,7 +201,7 @@ def test_layers_are_tuned(graph: HeteroGraph) -> None:
         each(x, graph).square().sum().backward()
     torch.testing.assert_close(other(x, graph), plain(x, graph))
     assert set(answers(other).values()) == {"64"} != set(answers(plain).values())
-    compiled.compiled_program.cache_clear()
+    programs.compiled_program.cache_clear()
     again = layer(Config(tune="model"))  # what a search has found is kept on disk
     tuned.model_of = lambda chosen: pytest.fail("searched again")
     again(x, graph).square().sum().backward()
