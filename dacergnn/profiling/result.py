@@ -10,10 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dacergnn.bench.bound import BEATEN
-from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.config import Rates
-from dacergnn.profiling import figure
 from dacergnn.profiling.forecast import Forecast
 from dacergnn.profiling.instrumentation import MeasuredProgram, write_programs
 from dacergnn.profiling.operator_time import LEAST_MS, OperatorTime
@@ -105,6 +102,8 @@ class OperatorProfile:
         Raises:
             DacergnnError: matplotlib is not installed, or does not know the format.
         """
+        from dacergnn.profiling import figure  # imported only where something is drawn
+
         figure.save({title: self.operators}, Path(path))
 
 
@@ -114,6 +113,9 @@ def _text(profile: OperatorProfile, *, wide: bool = False) -> str:
     Args:
         wide: Whether what operators do is told on narrow terminals, too.
     """
+    from dacergnn.bench.bound import BEATEN  # imported only where something is printed
+    from dacergnn.bench.scatter import NOTE, marked
+
     width = min(terminal_width(), WIDTH)
     table = Table("", _HEADINGS, words=("kind", "does"), extra=("does",))
     for (role, place), members in groupby(profile.operators, lambda operator: (operator.role, operator.place)):
