@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!dacergnn).*"),  # other libraries' names: their inventories would have to be fetched
     # What public functions take from each other, and users have no need to look into.
     ("py:class", r"dacergnn\.frontends\.frontend\.ProgramSource|dacergnn\.program\.source\.PlacedText"),
-    ("py:class", r"dacergnn\.graph\.(edge_list\.EdgeList|encodings\.Encodings|features\.Features)"),
+    ("py:class", r"dacergnn\.graph\.(edge_list\.EdgeList|encodings\.Encodings|hetero_graph\.Features)"),
     ("py:class", r"dacergnn\.profiling\.forecast\.Forecast|dacergnn\.modules\.arrivals\.EncodedGraph"),
 ]
 
