@@ -181,7 +181,7 @@ STEPS: list[Step] = [
     writes_to_an_array_of_the_layer, prints, differentiates_forward, takes_a_jacobian, hooks_a_view,
     hooks_what_has_been_used, hooks_a_column,
 ]  # fmt: skip
-COMPILED = (writes_to_a_copy, writes_to_what_was_copied, reads_rows, prints, hooks_a_column)
+COMPILED = (writes_to_a_copy, writes_to_what_was_copied, reads_rows, prints)
 
 
 def pair(front_end: str, step: Step, dtype: torch.dtype, on_unsupported: Any) -> list[Any]:

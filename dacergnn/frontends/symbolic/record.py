@@ -248,9 +248,12 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Runs a function of values of nodes in torch, after they have been computed."""
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
-    if func in HOOKS:
-        _leads_through(trace, args[0])
-    elif func in BACKWARDS:
+    if func in HOOKS and not trace.given(held(args[0])):
+        raise UnsupportedCallError(
+            f"{spelled(func)} of a value that is computed on the way ({caller_text()}): second derivatives pass the "
+            "hook where torch saves the value, and programs save other ones."
+        )
+    if func in BACKWARDS:
         return _gradients(trace, func, args, kwargs)
     if not writes(func, kwargs):
         result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
