@@ -1,4 +1,4 @@
-"""What may be done to a compiled layer, and what happens: lines of compatibility_tables.md, by tests."""
+"""Lists what may be done to a compiled layer, and what happens: lines of compatibility_tables.md, by tests."""
 
 from __future__ import annotations
 

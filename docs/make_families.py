@@ -34,8 +34,8 @@ NOTE = """Each cell has what dacergnn takes, and how many times as much PyG's la
 layer, careful plain PyTorch, PyG's layer with a `cached` normalization, or `compiled` by `torch.compile` (not where it
 unrolls loops over relations). A layer runs forward and backward, {size} features wide. A step trains three of them with
 norms, ReLU, dropout, residuals and a head, on the whole graph ({graphs}) or on new batches of about {batch:,} edges.
-These are medians of runs in turns in one process, where all results agree; made by `python docs/make_families.py` on
-{date} at {commits} ({cpu}, threads: {threads}, torch {torch}, PyG {torch_geometric}, DGL {dgl}).{more}"""
+These are medians of runs in turns in one process, where all results agree; made by `{command}` on
+{date} at {commits} ({cpu}, torch {torch}, PyG {torch_geometric}, DGL {dgl}).{more}"""
 QUICK = " **These numbers are of a quick run on small graphs, beside other work, and mean nothing yet.**"
 SCATTERS = f" A star marks runs that scatter: the middle three fifths spread over more than {LIMIT:.0%} of the median."
 
@@ -135,7 +135,8 @@ def main(measure: bool, quick: bool, only: tuple[str, ...], threads: int) -> Non
         known = {row["family"]: row for row in json.loads(RECORDS.read_text())["rows"]} if only else {}
         rows: list[Record] = []
         report = {
-            "command": "python docs/make_families.py" + " --quick" * quick, "quick": quick, "size": SIZE,
+            "command": f"python docs/make_families.py --threads {threads}" + " --quick" * quick,
+            "quick": quick, "size": SIZE,
             "date": datetime.now(UTC).isoformat(timespec="seconds"), "threads": threads,
             "environment": environment(), "rows": rows,
         }  # fmt: skip

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,15 +37,6 @@ from dacergnn.sdfg_passes.gradient_program import gradient_program
 _Way = TypeVar("_Way", bound=Way)
 
 
-class Compile(Protocol):
-    """Returns the compiled form of a program, as `compiled_program` does."""
-
-    def __call__(
-        self, program: ProgramSource, dtype: torch.dtype, index: torch.dtype, config: Config, profile: Profile,
-        sparse: frozenset[str] = ..., *, shared: bool = ...,
-    ) -> CompiledProgram: ...  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Gradients:
     """Describes the compiled program that computes the gradients of another program.
@@ -67,7 +58,7 @@ class CompiledProgram(PlannedProgram):
     """Holds a program and its builds; all layers that run it share the object. Get one from `compiled_program`.
 
     Args:
-        compile_other: Compiles the programs that belong to this one, as that of its gradients.
+        compile_other: Compiles the programs that belong to this one, as that of its gradients (`compiled_program`).
     """
 
     ways: Sequence[Way] = ()
@@ -82,7 +73,7 @@ class CompiledProgram(PlannedProgram):
         profile: Profile,
         sparse: frozenset[str] = frozenset(),
         *,
-        compile_other: Compile,
+        compile_other: Callable[..., CompiledProgram],
         shared: bool = False,
     ) -> None:
         own = replace(config, memory=None, scratch=None, caching=config.caching_within_memory)

@@ -43,7 +43,7 @@ class Layer(Protocol):
 
     config: Config
     number: int
-    """What `register_layer` returned."""
+    """Tells the layer from others, as `register_layer` has returned it."""
 
     @property
     def original(self) -> Any:

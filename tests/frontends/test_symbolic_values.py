@@ -18,7 +18,9 @@ from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.frontends.symbolic.edges import EdgeSet, edge_index
 from dacergnn.frontends.symbolic.names import Names
+from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.replay.attempt import Looks
 
 N, E, H, K = 7, 15, 2, 3
 F64 = torch.float64
@@ -28,12 +30,12 @@ INDEX = torch.randint(0, N, (2, E), generator=torch.Generator().manual_seed(1))
 class Interpreted:
     """Runs programs in the interpreter, and keeps their texts."""
 
-    tape = None
-    """Nothing is repeated."""
     names = Names()
     """Nothing is a parameter."""
 
-    def __init__(self) -> None:
+    def __init__(self, tape: Tape | None = None) -> None:
+        self.tape = tape
+        """None where nothing is repeated."""
         self.texts: list[str] = []
 
     def note(self, tensor: Tensor, *, shared: bool = False) -> None:
@@ -64,6 +66,8 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 X, Y, A = draw(N, H, K), draw(N, H, K, seed=9), draw(E)
 W, BIAS, HEADS, SCALAR = draw(4, K), draw(4), draw(1, H, K), draw(1)
+NORM = nn.LayerNorm(K).double()
+OWN = (W, BIAS, HEADS, SCALAR, *NORM.parameters())
 
 
 def along_edges(message: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[..., Any]:
@@ -107,7 +111,7 @@ EDGEWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "sums": lambda x, y, a: x.sum(dim=(1, 2)) + y.sum(-1).sum(1) + x.mean(dim=-1).sum(-1),
     "kept axis": lambda x, y, a: x / (x.abs().sum(-1, keepdim=True) + 1),
     "first axis": lambda x, y, a: x.sum(1) + y.mean(dim=1),
-    "layer norm": lambda x, y, a: F.layer_norm(x, (K,), HEADS[0, 0], HEADS[0, 1], 0.1) + nn.LayerNorm(K).double()(y),
+    "layer norm": lambda x, y, a: F.layer_norm(x, (K,), HEADS[0, 0], HEADS[0, 1], 0.1) + NORM(y),
     "layer norm of rows": lambda x, y, a: F.layer_norm(x.flatten(1), (H * K,)),
     "layer norm of one number": lambda x, y, a: F.layer_norm(a.view(-1, 1), (1,), SCALAR, SCALAR + 1) * x[:, 0],
     "softmax of heads": lambda x, y, a: x.softmax(dim=-1) + F.softmax(100 * y, dim=2),
@@ -147,6 +151,18 @@ def relu_in_place(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", EDGEWISE)
 def test_functions_of_edges(name: str) -> None:
     assert len(compare(along_edges(EDGEWISE[name]), X, Y, A)) == 1
+
+
+@pytest.mark.parametrize("name", EDGEWISE)
+def test_all_that_functions_of_edges_make_is_on_the_tape(name: str) -> None:
+    """Otherwise every call would be recorded anew."""
+    leaves = [*((argument, (0,)) for argument in (X, Y, A)), (INDEX, (1,))]
+    tape = Tape(leaves, {id(tensor): tensor for tensor in OWN})
+    trace = Trace(Interpreted(tape))
+    with Looks(tape):
+        found = along_edges(EDGEWISE[name])(*trace.wrap((X, Y, A)), edge_index(trace.edge_set(INDEX)))
+    trace.results(found)
+    assert tape.problem is None
 
 
 def attention(x: Tensor, index: Tensor) -> Tensor:

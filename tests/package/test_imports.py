@@ -1,4 +1,4 @@
-"""Which modules of the package know which others, by imports at the top, in functions and for types alone."""
+"""Tells which modules of the package know which others, by imports at the top, in functions and for types alone."""
 
 from __future__ import annotations
 

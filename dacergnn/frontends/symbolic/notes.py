@@ -1,8 +1,9 @@
-"""What recorded values, and the edges between them, tell the call that records them, and know of it."""
+"""Holds what recorded values, and the edges between them, know of the call that records them, and tell it."""
 
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.tape import Tape
 
 
-class Notes:
+class Notes(ABC):
     """Holds the modes and the device of a call that is recorded, and notes on a tape what its results depend on.
 
     Args:
@@ -30,9 +31,9 @@ class Notes:
         """Tensors that were passed to the call, by their ids, each with what stands for it."""
         self._device: torch.device | None = None
 
+    @abstractmethod
     def results(self, tree: Any) -> Any:
         """Replaces all values and end points in a structure with tensors."""
-        raise NotImplementedError
 
     def given(self, tensor: Tensor | None) -> bool:
         """Returns whether a tensor was passed to the call, so that the caller may hold it."""

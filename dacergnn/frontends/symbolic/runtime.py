@@ -1,4 +1,4 @@
-"""What a trace needs of its surroundings, and what records the calls of a kind of layer."""
+"""Defines what a trace needs of its surroundings, and what records the calls of a kind of layer."""
 
 from __future__ import annotations
 
