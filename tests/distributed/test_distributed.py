@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -218,3 +219,20 @@ def test_wrong_arguments() -> None:
         partition(HeteroGraph.from_arrays(edges, None, num_nodes=(3, 2)), 2)
     with pytest.raises(DistributedError, match=r"torch\.distributed is not initialized; call init_process_group first"):
         DistributedGraph(edges, torch.zeros(3, dtype=torch.int64))
+
+
+def test_the_example_of_the_page_runs_under_torchrun(tmp_path: Path) -> None:
+    """The blocks that other tests of pages leave out, behind the first one, which makes the data."""
+    page = (ROOT / "docs" / "scale.md").read_text()
+    first, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    skipped = re.findall(r"<!--- skip: next .*?-->\n\n```python\n(.*?)```", page, re.DOTALL)
+    assert len(skipped) == 2
+    script = tmp_path / "example.py"
+    head = "from tests.support import interpreted\ninterpreted.set_default('interpreted')\n"
+    seed = "import torch\ntorch.manual_seed(0)  # all processes have one graph\n"
+    script.write_text("\n".join([head, seed, first, *skipped, "assert out.shape == (part.num_own, 8)"]))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
