@@ -1,9 +1,8 @@
-"""Exports trained models, so that they run without Python, and stores for graphs that change."""
+"""Exports trained models, so that they run without Python."""
 
 from __future__ import annotations
 
 from dacergnn.deploy.capture import dynamic_shapes
-from dacergnn.deploy.graph_store import export_store
 from dacergnn.deploy.library import ExportedLibrary, export
 from dacergnn.deploy.loading import load_exported
 from dacergnn.deploy.package import ExportedPackage, export_package
@@ -14,6 +13,5 @@ __all__ = [
     "dynamic_shapes",
     "export",
     "export_package",
-    "export_store",
     "load_exported",
 ]

@@ -9,12 +9,12 @@ from dacergnn.deploy.processors import Processor, run_tool
 from dacergnn.deploy.sources import Source
 from dacergnn.native import build
 
-INCLUDE_FOLDER = Path(__file__).parent / "include"
+_INCLUDE_FOLDER = Path(__file__).parent / "include"
 
 
 def include_options() -> list[str]:
     """Returns the options that name the folders of the headers of a library's C++."""
-    return [*build.include_options(), f"-I{INCLUDE_FOLDER}"]
+    return [*build.include_options(), f"-I{_INCLUDE_FOLDER}"]
 
 
 def link(sources: Sequence[Source], command: Sequence[str], library: Path) -> None:
