@@ -129,6 +129,8 @@ def optimize(
             check_capturable("graph", graph.device)
         replacement.graphs.offer(graph)
     result = _replace(model, replacement, "", {})
+    if filter_fn is None and not replacement.refused and not _holds_compiled(result) and _is_users(result):
+        result = compile_forward(result, config=config, on_unsupported=on_unsupported)
     if replacement.plan_use is not None:
         replacement.plan_use.plan.check_layers([*replacement.plan_use.layers])
     if not isinstance(result, CompiledLayer):  # it has the attributes of the user's layer
@@ -150,6 +152,11 @@ def optimize(
 def _holds_compiled(model: nn.Module) -> bool:
     """Returns whether calls of a model run compiled programs, perhaps those of a forward that is compiled already."""
     return any(isinstance(m, (CompiledLayer, RunsPrograms)) or is_compiled_forward(m) for m in model.modules())
+
+
+def _is_users(model: nn.Module) -> bool:
+    """Returns whether a model has a forward of users, in the class of which nothing is lost; torch's have no edges."""
+    return type(model).__module__.partition(".")[0] not in ("torch", "dacergnn") and "forward" not in vars(model)
 
 
 def _unregistered(model: nn.Module) -> Iterator[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ _WORTH_A_REPORT = 60.0
 """Seconds."""
 # Folders whose tests ask whether the right program runs with the right arrays; `compiled` marks those that do not, and
 # `interpreted` those of other folders that do.
-INTERPRETED = ("compatibility", "frontends", "fuzz", "layerwise", "modules", "parity")
+INTERPRETED = ("capture", "compatibility", "frontends", "fuzz", "layerwise", "modules", "parity")
 
 # Before torch or dace are imported: both read their environment then.
 # With several worker processes one thread each, or they wait for each other at every barrier; they inherit the two of

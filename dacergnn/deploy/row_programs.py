@@ -41,6 +41,7 @@ class _Recording:
 
     tape = None
     names = Names()
+    in_torch = False
 
     def known(self, module: Any) -> Any:
         return module

@@ -1,19 +1,23 @@
-"""Compiles modules whose forward takes DGL graphs."""
+"""Compiles forwards of modules: over DGL graphs they are recorded, all others are captured by torch."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError
 from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.dgl.recorder import recording
+from dacergnn.frontends.dgl.stand_in import is_graph
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
 from dacergnn.modules.derived_classes import made_once
 from dacergnn.modules.graphs import GraphCache
@@ -45,8 +49,8 @@ _COMPILED = "_dacergnn_compiled"
 """Name of the attribute that marks compiled forwards."""
 
 
-class _Forwards(dict[Any, ForwardRunner]):
-    """Holds the compiled forwards of a module by the functions that they run; copies of the module begin with none."""
+class _Forwards(dict[Any, ForwardRunner | CapturedForward]):
+    """Holds the compiled forwards of a module by what they run; copies of the module begin with none."""
 
     owner: nn.Module | None = None
 
@@ -60,10 +64,11 @@ class _Forwards(dict[Any, ForwardRunner]):
 def compile_forward(
     target: Any = None, /, *, config: Config | None = None, on_unsupported: OnUnsupported = "warn"
 ) -> Any:
-    """Compiles a forward over DGL graphs: a method ``forward(self, g, ...)``, a class of modules, or a module.
+    """Compiles a forward: a method ``forward(self, ...)``, a class of modules, or a module.
 
-    The forward runs as it is with a stand-in for the graph, and compiled programs compute all values over edges. The
-    module keeps its parameters, buffers and hooks. A class is changed and returned, so is a module.
+    A forward over a DGL graph runs as it is with a stand-in for the graph, and compiled programs compute all values over
+    edges. Any other one is captured by torch. The module keeps its parameters, buffers and hooks. A class is changed
+    and returned, so is a module.
 
     Args:
         target: The method, the class or the module; None to decorate with options.
@@ -118,7 +123,7 @@ def _blank(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported)
     return nn.Module.__new__(_subclass(base, config, on_unsupported))
 
 
-def compiled_forwards(module: nn.Module) -> list[ForwardRunner]:
+def compiled_forwards(module: nn.Module) -> list[ForwardRunner | CapturedForward]:
     """Returns the runners of a module's compiled forwards, for reports; none before its first call."""
     return list(vars(module).get(FORWARDS, {}).values())
 
@@ -133,14 +138,22 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
         if layers is None or layers.owner is not self:  # a shallow copy holds the original's
             layers = self.__dict__[FORWARDS] = _Forwards()
             layers.owner = self
-        layer = layers.get(function)
+        runner = ForwardRunner if _takes_graph(self, args, kwargs) else CapturedForward
+        layer = layers.get((function, runner))
         if layer is None:
             core = Core(self, config, GraphCache(config.check_graph), on_unsupported)
-            layer = layers[function] = ForwardRunner(core, function)
+            layer = layers[function, runner] = runner(core, function)
         return layer.call(args, kwargs)
 
     forward.__dict__[_COMPILED] = True
     return forward
+
+
+def _takes_graph(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Returns whether a call takes graphs of DGL, or a module holds one."""
+    if "dgl" not in sys.modules:
+        return False
+    return any(map(is_graph, tree_leaves((args, kwargs)))) or any(map(is_graph, vars(module).values()))
 
 
 def is_compiled_forward(module: nn.Module) -> bool:

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from dacergnn.errors import DacergnnError, ProgramError, UnsupportedCallError, UnsupportedMachineError
+from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
-from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.linear import has_hooks, observed
 from dacergnn.frontends.symbolic import Tracer
 from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
-from dacergnn.frontends.symbolic.edges import EdgeSet, Form, unseen
+from dacergnn.frontends.symbolic.edges import EdgeSet, unseen
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
 from dacergnn.frontends.symbolic.value import computed
@@ -26,21 +25,21 @@ from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, with
 from dacergnn.modules.contents import Contents
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
-from dacergnn.modules.replay import Attempt, Differs, Recording, Replays
+from dacergnn.modules.network import Differs
+from dacergnn.modules.program_runner import ProgramRunner
+from dacergnn.modules.replay import Attempt, Recording, Replays
 from dacergnn.modules.replay.user_code import asks_for_ids, compares_identities, compares_types
-from dacergnn.modules.runner import FAILURES, Runner, as_both
+from dacergnn.modules.runner import FAILURES, as_both
 from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 
-class TracedRunner(Runner):
+class TracedRunner(ProgramRunner):
     """Runs the layer's own Python with recorded values; compiled programs compute the values that it asks for.
 
     Attributes, options and preprocessing of edges are honoured at every call. A call that no program covers runs the
     original, with a warning once (or as ``on_unsupported`` says).
     """
-
-    runs_one_program = False
 
     def __init__(self, core: Core, tracer: Tracer) -> None:
         super().__init__(core)
@@ -127,25 +126,11 @@ class TracedRunner(Runner):
         assert leaves is not None
         return recording.run(self, leaves, instead)
 
-    def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
-        """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
-        return form.find(self.core.graphs, all(id(t) in kept for t in form.tensors))
-
-    def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Returns the outputs of a program for arrays in the order of its parameters."""
-        try:
-            compiled = self.compiled(program, arrays[0].dtype, graph)
-            sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
-            if sparse:
-                compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
-            self.core.remember(compiled, graph)
-            return compiled(graph, list(arrays))
-        except ProgramError as error:  # recorded values may be nested deeper, or have more axes, than those of programs
-            raise UnsupportedCallError(str(error)) from error
-
 
 class _Runtime:
     """Finds graphs and runs programs for one call."""
+
+    in_torch = False
 
     def __init__(self, runner: TracedRunner, kept: set[int], attempt: Attempt | None, names: Names) -> None:
         self.runner = runner

@@ -32,6 +32,11 @@ class Watched:
         # DGL shares the memory of edges with tensors that users pass to it and get from it: anyone may write to it.
         self._of_graphs = edges, Seen(edges, check, shared=True)
 
+    @property
+    def is_alive(self) -> bool:
+        """Tells whether all of the tensors still exist."""
+        return self._seen.is_alive
+
     def same(self, items: Sequence[object]) -> bool:
         """Returns whether these are the same objects with the same contents as at that moment."""
         if self._alone:

@@ -52,7 +52,8 @@ class EdgeForm(NamedTuple):
     """Describes what a graph is made of.
 
     Args:
-        tensors: The edge index [2, E], then the types of edges or nodes by the names in ``typed``.
+        tensors: The edge index [2, E], or sources and destinations [E] if ``paired``; then the types of edges or nodes
+            by the names in ``typed``.
         typed: "etype" or "ntype".
         counts: Numbers of types of edges and of nodes; None for one.
         sizes: Numbers of sources and destinations.
@@ -66,6 +67,7 @@ class EdgeForm(NamedTuple):
     sizes: tuple[int, int]
     flipped: bool
     bipartite: bool
+    paired: bool = False
 
     def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
         """Returns the encoded graph; ``own`` tells that the caller keeps the tensors."""
@@ -74,7 +76,7 @@ class EdgeForm(NamedTuple):
 
     def encode(self) -> HeteroGraph:
         """Encodes the graph anew."""
-        edge_index, *types = self.tensors
+        edge_index, *types = (torch.stack(self.tensors[:2]), *self.tensors[2:]) if self.paired else self.tensors
         src, dst = map(number, self.sizes)
         named_types = dict(zip(self.typed, types, strict=True))
         edge_types, node_types = self.counts
@@ -86,17 +88,20 @@ class EdgeForm(NamedTuple):
 
 
 class EdgeSet:
-    """Holds the edges [2, E] along which values are gathered and aggregated.
+    """Holds the edges along which values are gathered and aggregated.
 
     ``flipped`` exchanges the rows: messages go from row 1 to row 0. Node counts become known by the rows of gathered
     values, and by the rows of the values that aggregations add to.
     """
 
+    paired = False
+    """Tells whether sources and destinations are tensors of their own."""
+
     def __init__(self, trace: Notes, edge_index: Tensor, flipped: bool) -> None:
         self.trace = trace
         self.edge_index = edge_index
         self.flipped = flipped
-        self.count: int = trace.shape(edge_index)[1]
+        self.count: int = trace.shape(edge_index)[-1]
         self.rows: dict[str, int | None] = {"src": None, "dst": None}
         self.types: dict[str, Tensor] = {}
         """Types of edges [E] ("etype") or of source nodes ("ntype"), where weights are chosen by them."""
@@ -148,7 +153,7 @@ class EdgeSet:
             raise UnsupportedCallError("types of nodes, where sources and destinations are different nodes.")
         typed = tuple([side for side in TYPES if side in self.types])
         counts = tuple([self.rows.get(side) for side in TYPES])
-        return EdgeForm(self.tensors, typed, counts, self.sizes, self.flipped, self.bipartite)
+        return EdgeForm(self.tensors, typed, counts, self.sizes, self.flipped, self.bipartite, self.paired)
 
     def find(self, graphs: GraphFinder, argument_ids: set[int]) -> HeteroGraph:
         """Returns the encoded graph; ``argument_ids`` holds the ids of the tensors that the caller passed and keeps."""
@@ -174,6 +179,22 @@ class EdgeSet:
 def _seen(tensor: Tensor) -> tuple[Tensor, Seen]:
     with unseen():
         return tensor, Seen([tensor])
+
+
+class PairedEdges(EdgeSet):
+    """Holds edges whose sources and destinations [E] are tensors of their own."""
+
+    paired = True
+
+    def __init__(self, trace: Notes, src: Tensor, dst: Tensor) -> None:
+        super().__init__(trace, src, False)
+        self.destinations = dst
+        self.seen.append(_seen(dst))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        first, *types = super().tensors
+        return (first, self.destinations, *types)
 
 
 class PartedEdges(EdgeSet):

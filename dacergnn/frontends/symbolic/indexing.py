@@ -112,12 +112,12 @@ def _embedding(trace: Trace, index: Any, weight: Any, *_: Any, **options: Any) -
 
 @_handles(torch.scatter_add, Tensor.scatter_add)
 def _scatter_add(trace: Trace, target: Any, dim: int, index: Any, src: Any) -> Any:
-    return _scatter(trace, target, dim, index, src, "+=")
+    return _scatter(trace, target, dim, index, src, "+=", (torch.scatter_add,))
 
 
 @_handles(Tensor.scatter_add_)
-def _scatter_add_(trace: Trace, target: Any, dim: int, index: Any, src: Any) -> Any:
-    return _bound(target, lambda: _scatter(trace, target, dim, index, src, "+="))
+def _scatter_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
+    return _bound(target, lambda: _scatter_add(trace, target, *args, **options))
 
 
 @_handles(torch.scatter_reduce, Tensor.scatter_reduce)
@@ -127,7 +127,8 @@ def _scatter_reduce(
     reduction = {"sum": "+=", "amax": "max=", "amin": "min="}.get(reduce)
     if reduction is None or (include_self and reduction != "+="):
         return None
-    return _scatter(trace, target, dim, index, src, reduction)
+    call = torch.scatter_reduce, reduce, {"include_self": include_self}
+    return _scatter(trace, target, dim, index, src, reduction, call)
 
 
 @_handles(Tensor.scatter_reduce_)
@@ -137,7 +138,7 @@ def _scatter_reduce_(trace: Trace, target: Any, *args: Any, **options: Any) -> A
 
 @_handles(torch.index_add, Tensor.index_add)
 def _index_add(trace: Trace, target: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
-    return _scatter(trace, target, dim, index, source, "+=") if alpha == 1 else None
+    return _scatter(trace, target, dim, index, source, "+=", (torch.index_add,)) if alpha == 1 else None
 
 
 @_handles(Tensor.index_add_)
@@ -156,14 +157,23 @@ def _bound(target: Any, reduced: Callable[[], Value | None]) -> Value | None:
     return target
 
 
-def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reduction: str) -> Value | None:
-    """Reduces rows of edges to the nodes at one end, and adds the target's rows; returns None for other calls."""
+def _scatter(
+    trace: Trace, target: Any, dim: int, index: Any, src: Any, reduction: str, call: tuple[Any, ...]
+) -> Value | None:
+    """Reduces rows of edges to the nodes at one end, and adds the target's rows; returns None for other calls.
+
+    Args:
+        call: The function of torch that returns the same, and what it takes besides.
+    """
     if not isinstance(index, EndIndex) or not isinstance(src, Tensor) or not _is_rows(src, dim) or index.axis != 0:
         return None
     if index.side in TYPES:
         return None
     edges = index.edges
     target, src = (v if type(v) is Value else trace.value(v) for v in (target, src))
+    function, *more = call
+    options = more.pop() if more else {}
+    in_torch = function, (target.node, dim, index.plain, src.node, *more), options, None
     start, expr = target.node.expr, src.node.expr
     empty = start.data == (0.0,)
     if target.shape[1:] != src.shape[1:] or not (empty or reduction == "+="):
@@ -182,7 +192,7 @@ def _scatter(trace: Trace, target: Any, dim: int, index: Any, src: Any, reductio
     expr = reduced(expr, edges, index.side, reduction, target.dtype)
     if not empty:
         expr = apply("add", start, expr)
-    return trace.record(expr, target.shape, target.dtype)
+    return trace.record(expr, target.shape, target.dtype, in_torch)
 
 
 def reduced(expr: Expr, edges: EdgeSet, side: str, reduction: str, dtype: torch.dtype) -> Expr:
@@ -215,7 +225,9 @@ def _view(func: Any) -> None:
             return None
         with untracked():
             if func is Tensor.expand_as:
-                view = trace.torch(Tensor.expand, x.plain, args[0].shape)
+                like = args[0]
+                shape = like.shape if isinstance(like, Value) else trace.shape(like)
+                view = trace.torch(Tensor.expand, x.plain, shape)
             else:
                 view = trace.torch(func, x.plain, *args, **options)
         axis = _axis(x, view, args)
@@ -274,6 +286,8 @@ def _getitem(trace: Trace, x: Any, index: Any) -> Any:
 def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
     """Returns the rows of some edges, chosen by numbers or by a mask; None for other values and indices."""
     edges, expr = x.node.expr.edges, x.node.expr
+    if trace.runtime.in_torch:  # the rows are looked at, and are others in other calls
+        return None
     if edges is None or not expr.on_edges or x.node.rows is not None or index.dim() != 1 or index.is_inference():
         return None
     rows = index.nonzero().view(-1) if index.dtype is torch.bool else index.clone()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from torch import nn
+from torch import Tensor, nn
 
 from dacergnn.library_nodes.form import ENTITY, GRADIENT
 from dacergnn.library_nodes.operators import OPERATORS
@@ -32,9 +32,13 @@ class Names:
         So do equal parts of a layer, ``first.lin.weight`` and ``second.lin.weight``, since programs are known by their
         texts. What cannot be the name of an array is left out.
         """
-        named = [(_short(path), tensor) for path, tensor in (*module.named_parameters(), *module.named_buffers())]
+        return cls.of_paths(type(module).__name__, (*module.named_parameters(), *module.named_buffers()))
+
+    @classmethod
+    def of_paths(cls, kind: str, tensors: Iterable[tuple[str, Tensor]]) -> Names:
+        """Returns the names for a class, and for tensors by their paths in the module."""
+        named = [(_short(path), tensor) for path, tensor in tensors]
         inputs = {id(tensor): name for name, tensor in reversed(named) if _is_readable(name)}
-        kind = type(module).__name__
         return cls(kind if _is_readable(kind) else cls.program, inputs)
 
 

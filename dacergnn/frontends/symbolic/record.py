@@ -268,7 +268,7 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         return trace.torch(func, *trace.results(args), **trace.results(kwargs))
     real = trace.torch(Tensor.clone, trace.results(target))  # programs may need their results for gradients
     result = trace.torch(func, real, *trace.results(args[1:]), **trace.results(kwargs))
-    target.node = trace.written(real)
+    target.node = trace.written(real, target.shape)
     return target if result is real else result
 
 
@@ -289,7 +289,7 @@ def _leads_through(trace: Trace, value: Any) -> None:
     if value.node.used:
         raise UnsupportedCallError(f"a gradient is asked for of a value that is in use by then ({caller_text()}).")
     (real,) = trace.results((value,))
-    value.node = trace.written(trace.torch(Tensor.view_as, real, real))
+    value.node = trace.written(trace.torch(Tensor.view_as, real, real), value.shape)
 
 
 def _gradients(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -24,6 +24,8 @@ class Runtime(Protocol):
     """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
     names: Names
     """Holds the names of programs and of their inputs."""
+    in_torch: bool
+    """Tells whether torch computes what no program expresses; otherwise that is an error."""
 
     def known(self, module: nn.Module) -> nn.Module:
         """Returns the module that users know in place of the recorded layer, or of a part of it."""

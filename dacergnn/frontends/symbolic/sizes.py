@@ -40,6 +40,13 @@ class Size(int):
         return int, (number(self),)
 
 
+class Number:
+    """Holds a number of a call that is no size of a tensor, in the form of one."""
+
+    def __init__(self, number: int) -> None:
+        self.shape = (number,)
+
+
 class Counted:
     """Holds the sizes of an object that is no tensor, such as a graph.
 

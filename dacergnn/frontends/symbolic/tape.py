@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.frontend import ProgramSource
-from dacergnn.frontends.symbolic.sizes import Counted, Guard, Role, Size, number
+from dacergnn.frontends.symbolic.sizes import Counted, Guard, Number, Role, Size, number
 
 _RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
 """Beginnings or ends of the names of functions that draw random numbers."""
@@ -108,6 +108,8 @@ class Tape:
     def __init__(self, leaves: Sequence[tuple[Any, tuple[int, ...]]], own: Mapping[int, Tensor]) -> None:
         self.steps: list[Step] = []
         self.guards: dict[Guard, None] = {}
+        self.integers = 0
+        """How many of the first steps compute integers and sizes from nothing else."""
         self.problem: str | None = None
         """The reason why the call cannot be repeated, if there is one."""
         self._own = own
@@ -148,6 +150,25 @@ class Tape:
         if role not in self._sizes:
             self._sizes[role] = Size.of(size, role, self.guards)
         return self._sizes[role]
+
+    def tie(self, tensor: object, axes: Mapping[int, int | None]) -> None:
+        """Notes which axes of a tensor may have other sizes in other calls, and what these are, if that is known."""
+        slot = self._slots.get(id(tensor))
+        if slot is not None:
+            self._axes[slot] = tuple([axis for axis, size in axes.items() if size is None or type(size) is Size])
+            self._sizes.update({(slot, axis): size for axis, size in axes.items() if type(size) is Size})
+
+    def derived(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], result: int) -> Size:
+        """Notes a number that a function has computed from sizes, and returns it as a size."""
+        made = Number(number(result))
+        self.steps.append(
+            TorchCall(function, self.template(tuple(args)), self.template(dict(kwargs)), (self._slot_for(made),), True)
+        )
+        return self._size(self._slots[id(made)], 0, result)
+
+    def given(self, leaf: Number) -> Size:
+        """Returns a number that the call was given, as a size."""
+        return self._size(self._slots[id(leaf)], 0, leaf.shape[0])
 
     def same_size(self, tensor: Tensor, axis: int, other: Tensor, other_axis: int) -> None:
         """Notes that an axis of a tensor always has the size of an axis of another tensor."""
@@ -194,7 +215,7 @@ class Tape:
             return tuple([self._slot_for(r) for r in result])
         raise Unrepeatable("numbers are read")
 
-    def _slot_for(self, tensor: Tensor) -> int:
+    def _slot_for(self, tensor: object) -> int:
         slot = self._slots.get(id(tensor))
         if slot is None:
             slot = self._slots[id(tensor)] = len(self._tensors)
@@ -263,15 +284,25 @@ def without_vain_steps(steps: Sequence[Step], needed: set[int]) -> tuple[Step, .
     """Returns the steps that the ``needed`` slots depend on, and the steps with other effects."""
     kept: list[Step] = []
     for step in reversed(steps):
-        if isinstance(step, ProgramRun):
-            made = {s for o in step.outputs for s in (o.slot, *(slot for slot, _ in o.views))}
-        else:
-            made = {*step.results}
-        if made.isdisjoint(needed) and not (isinstance(step, TorchCall) and _has_effects(step)):
+        made = slots_made(step)
+        if made.isdisjoint(needed) and not (isinstance(step, TorchCall) and has_effects(step)):
             continue
         kept.append(step)
         needed = needed | _slots_in(_reads(step))
     return tuple(reversed(kept))
+
+
+def slots_made(step: Step) -> set[int]:
+    """Returns the slots of what a step makes."""
+    if isinstance(step, ProgramRun):
+        return {s for o in step.outputs for s in (o.slot, *(slot for slot, _ in o.views))}
+    return {*step.results}
+
+
+def roles_read(steps: Iterable[Step]) -> tuple[set[int], set[Role]]:
+    """Returns the slots of tensors, and the roles of sizes, that some steps read."""
+    parts = [part for step in steps for part in _stand_ins(_reads(step))]
+    return {p.number for p in parts if isinstance(p, Slot)}, {p.role for p in parts if isinstance(p, Extent)}
 
 
 def own_tensors(steps: Iterable[Step]) -> list[Tensor]:
@@ -287,7 +318,7 @@ def _reads(step: Step) -> tuple[Any, ...]:
     return step.args, step.kwargs
 
 
-def _has_effects(step: TorchCall) -> bool:
+def has_effects(step: TorchCall) -> bool:
     """Returns whether a function may do more than return tensors: write to some, or draw random numbers."""
     name = step.function.__name__
     writes = name.startswith(("__i", "__set")) or (name.endswith("_") and not name.endswith("__"))

@@ -142,8 +142,14 @@ class Trace(Notes):
             self.runtime.note(tensor)
         return Value(self, node, None if like is None else like.aliases)
 
-    def written(self, tensor: Tensor) -> Node:
-        """Returns a new node for a tensor that was written to; programs that use its earlier leaf raise an error."""
+    def written(self, tensor: Tensor, shape: torch.Size) -> Node:
+        """Returns a new node for a tensor that was written to; programs that use its earlier leaf raise an error.
+
+        Args:
+            shape: The shape of what was written to, whose sizes may be known.
+        """
+        if self.tape is not None and [*tensor.shape] == [*map(number, shape)]:
+            self.tape.tie(tensor, dict(enumerate(shape)))
         expr = self._leaves[id(tensor), "row"] = Expr("leaf", (), ("row",), squeezed(tensor.shape), tensor)
         return Node(expr, self.shape(tensor), tensor.dtype, (), tensor)
 
@@ -236,9 +242,15 @@ class Trace(Notes):
         return value
 
     def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
-        """Runs one program for some values along one set of edges."""
+        """Runs one program for some values along one set of edges; or torch, if that may compute what no program can."""
         with unseen():
-            self._run(edges, nodes)
+            try:
+                self._run(edges, nodes)
+            except UnsupportedCallError:
+                if not self.runtime.in_torch or any(node.rows is not None for node in nodes):
+                    raise
+                for node in nodes:
+                    self._replay(node)
 
     def _run(self, edges: EdgeSet, nodes: list[Node]) -> None:
         exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())

@@ -2,7 +2,7 @@
 
 from dacergnn.modules.replay.attempt import Attempt
 from dacergnn.modules.replay.reach import FORWARDS
-from dacergnn.modules.replay.recording import Differs, Recording
+from dacergnn.modules.replay.recording import Recording
 from dacergnn.modules.replay.replays import Replays
 
-__all__ = ["FORWARDS", "Attempt", "Differs", "Recording", "Replays"]
+__all__ = ["FORWARDS", "Attempt", "Recording", "Replays"]

@@ -1,0 +1,147 @@
+"""Runs one graph that torch has captured, by the networks that its calls have become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from dacergnn.errors import DacergnnError, UnsupportedCallError
+from dacergnn.frontends import ProgramSource
+from dacergnn.frontends.symbolic import Trace
+from dacergnn.frontends.symbolic.callers import failing_line
+from dacergnn.frontends.symbolic.edges import EdgeSet
+from dacergnn.frontends.symbolic.names import Names
+from dacergnn.frontends.symbolic.sizes import Number
+from dacergnn.frontends.symbolic.tape import Tape, Unrepeatable, plain_sizes
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.autocast import is_autocast
+from dacergnn.modules.capture.reading import Reader
+from dacergnn.modules.core import Core
+from dacergnn.modules.elements import known_elements
+from dacergnn.modules.network import Differs, Network
+from dacergnn.modules.program_runner import ProgramRunner
+from dacergnn.modules.runner import FAILURES
+from dacergnn.runtime.cuda_device import random_state, set_random_state
+
+_KEPT = 8
+
+
+class CapturedGraph(ProgramRunner):
+    """Runs the calls of a captured graph.
+
+    The first call, and calls that have done something else because of their sizes, are recorded: they make a network.
+
+    Args:
+        module: The graph, as torch hands it to a back end.
+        core: Holds the options, the graphs and the compiled programs.
+    """
+
+    def __init__(self, module: fx.GraphModule, core: Core) -> None:
+        super().__init__(core)
+        self.module = module
+        self.reader = Reader(module)
+        self.networks: list[tuple[list[float], Network]] = []
+        self._tries = _KEPT
+
+    def __call__(self, *args: Any) -> Any:
+        if not self.reader.ends or is_autocast():
+            return self.module.forward(*args)
+        leaves = [Number(a) if type(a) is int else a for a in args]
+        numbers = [args[i].item() for i in self.reader.numbers]
+        for known, network in self.networks:
+            if known == numbers and network.fits(leaves):
+                try:
+                    return network.run(self, leaves, {*map(id, args)})
+                except Differs:
+                    continue
+        if not self._tries:
+            return self.module.forward(*args)
+        self._tries -= 1
+        return self._recorded(args, leaves, numbers)
+
+    def _recorded(self, args: tuple[Any, ...], leaves: list[Any], numbers: list[float]) -> Any:
+        before = _Before(args)
+        tape = Tape([(leaf, ()) for leaf in leaves], {})
+        trace = Trace(_Runtime(self, tape, args))
+        try:
+            result = self.reader.run(trace, tape, leaves)
+            result = trace.finish(result)
+            template = tape.template(tuple(result))
+        except (DacergnnError, Unrepeatable, *FAILURES) as error:
+            before.restore()
+            return self._uncompiled(args, error)
+        if tape.problem is not None:
+            self._tries = 0
+            self.warn(tape.problem)
+            return plain_sizes(tuple(result))
+        network = Network(tape, len(leaves), template)
+        if network.finds_out_late:
+            return plain_sizes(tuple(result))
+        others = [(known, n) for known, n in self.networks if known != numbers or not network.widen(n)]
+        self.networks = [(numbers, network), *others[: _KEPT - 1]]
+        return plain_sizes(tuple(result))
+
+    def _uncompiled(self, args: tuple[Any, ...], error: Exception) -> Any:
+        """Runs the graph as it is; later calls do so at once."""
+        self._tries = 0
+        reason = str(error)
+        if not isinstance(error, DacergnnError):
+            reason = f"{type(error).__name__}: {error}"
+            reason = f"a fault of dacergnn, please report it: {reason} at {failing_line(error)}"
+        if self.core.on_unsupported == "error":
+            raise UnsupportedCallError(f"{self.core.kind} cannot be compiled: {reason}") from error
+        self.warn(reason)
+        return self.module.forward(*args)
+
+
+class _Runtime:
+    """Finds graphs and runs programs for one call."""
+
+    in_torch = True
+
+    def __init__(self, owner: CapturedGraph, tape: Tape, args: Sequence[Any]) -> None:
+        self.owner = owner
+        self.tape: Tape | None = tape
+        self.kept = {*map(id, args)}
+        self.names: Names = owner.reader.names(owner.core.kind, args)
+
+    def known(self, module: Any) -> Any:
+        return module
+
+    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
+        """Does nothing, since a graph says all that it does to a tensor."""
+
+    def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
+        return known_elements(self.owner.core.config.implementation, device.type)
+
+    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
+        return edges.find(self.owner.core.graphs, self.kept)
+
+    def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        return self.owner.run_program(program, graph, arrays)
+
+    def looking(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+class _Before:
+    """Holds what a call that fails may have changed: random numbers, and tensors that are no parameters."""
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+        self._state, self._grad = random_state(self._device), torch.is_grad_enabled()
+        self._tensors = [(t, t._version, t.detach().clone()) for t in tensors if not t.is_inference()]
+
+    def restore(self) -> None:
+        """Gives them back."""
+        torch.set_grad_enabled(self._grad)
+        set_random_state(self._device, self._state)
+        with torch.no_grad():
+            for tensor, version, numbers in self._tensors:
+                if tensor._version != version:
+                    tensor.copy_(numbers)

@@ -1,0 +1,192 @@
+"""Finds which integers of a captured graph are ends of edges: rows are gathered and reduced by them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx
+
+_GETITEM = (operator.getitem, Tensor.__getitem__)
+_VIEWS = frozenset(("view", "reshape", "unsqueeze", "expand", "expand_as", "long", "to", "contiguous"))
+_REDUCTIONS = frozenset(("index_add", "scatter_add", "scatter_reduce", "index_reduce"))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Describes edges by the nodes that hold their sources, their destinations and perhaps their types, [E] each."""
+
+    src: fx.Node
+    dst: fx.Node
+    types: fx.Node | None
+
+    @property
+    def rows(self) -> tuple[fx.Node, int] | None:
+        """Returns the index [2, E] whose rows are the ends, and the row of the sources; None for other ends."""
+        src, dst = _row(self.src), _row(self.dst)
+        if src is None or dst is None or src[0] is not dst[0] or {src[1], dst[1]} != {0, 1}:
+            return None
+        return src
+
+
+@dataclass
+class _Index:
+    """Holds how rows are gathered and reduced by some integers: the numbers of rows there, in the order of the graph.
+
+    ``of`` names other integers that the same values depend on.
+    """
+
+    gathered: list[Any] = field(default_factory=list[Any])
+    reduced: list[Any] = field(default_factory=list[Any])
+    of: fx.Node | None = None
+
+
+def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]:
+    """Returns the edges along which a graph gathers and reduces rows.
+
+    Args:
+        same: Returns one node for all nodes that hold the same integers.
+    """
+    found: dict[fx.Node, _Index] = {}
+    labels: dict[fx.Node, fx.Node] = {}
+
+    def first(index: fx.Node) -> fx.Node:
+        while (of := found[index].of) is not None:
+            index = of
+        return index
+
+    def meet(nodes: list[fx.Node]) -> fx.Node | None:
+        """Notes that values that depend on these integers meet."""
+        firsts = [*dict.fromkeys(map(first, nodes))]
+        for other in firsts[1:]:
+            found[other].of = firsts[0]
+        return firsts[0] if firsts else None
+
+    for node in graph.nodes:
+        used = _gather(node) or _reduction(node)
+        index = None if used is None else _ids(used[0])
+        if used is not None and index is not None:
+            index = same(index)
+            _, rows, values = used
+            uses = found.setdefault(index, _Index())
+            if values is None:
+                uses.gathered.append(rows)
+                labels[node] = index
+            else:
+                uses.reduced.append(rows)
+                meet([index, *[labels[v] for v in (values,) if v in labels]])
+            continue
+        size = _rows(node)
+        label = meet([labels[n] for n in node.all_input_nodes if n in labels and str(_rows(n)) == str(size)])
+        if label is not None:
+            labels[node] = label
+    groups: dict[fx.Node, list[fx.Node]] = {}
+    for index in found:
+        groups.setdefault(first(index), []).append(index)
+    return [ends for group in groups.values() if (ends := _sides([(i, found[i]) for i in group])) is not None]
+
+
+def _sides(group: list[tuple[fx.Node, _Index]]) -> Ends | None:
+    """Returns which of the integers that belong to the same edges are sources, destinations and types."""
+    group = sorted(group, key=lambda entry: -len(entry[1].reduced))
+    reduced = [entry for entry in group if entry[1].reduced]
+    dst = reduced[0] if reduced else group[-1]
+    others = [entry for entry in group if entry is not dst]
+    if not others:
+        return None
+    nodes = str((dst[1].reduced or dst[1].gathered)[0])
+    likely = [entry for entry in others if entry[1].reduced or _many(entry[1].gathered, nodes)]
+    src = (likely or others)[0]
+    types = next((node for node, uses in others if (node, uses) not in likely and node is not src[0]), None)
+    return Ends(src[0], dst[0], types)
+
+
+def _many(sizes: list[Any], nodes: str) -> bool:
+    """Returns whether rows are those of nodes, not of types: as many as destinations, or of a number that varies."""
+    return any(str(size) == nodes or isinstance(size, torch.SymInt) for size in sizes)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Returns whether a node holds the numbers of its first argument in another shape."""
+    return _name(node) in _VIEWS
+
+
+def _gather(node: fx.Node) -> tuple[fx.Node, Any, None] | None:
+    """Returns the index of a node that gathers rows, and how many rows there are to choose from."""
+    if node.op == "call_function" and node.target in _GETITEM:
+        source, index = node.args[:2]
+    elif _name(node) == "index_select" and len(node.args) == 3 and _first_axis(node.args[0], node.args[1]):
+        source, index = node.args[0], node.args[2]
+    elif node.target is F.embedding:
+        index, source = node.args[:2]
+    else:
+        return None
+    if not (isinstance(index, fx.Node) and isinstance(source, fx.Node)) or not _floating(source):
+        return None
+    return index, _rows(source), None
+
+
+def _reduction(node: fx.Node) -> tuple[fx.Node, Any, fx.Node | None] | None:
+    """Returns the index of a node that reduces rows, how many rows it makes, and the node of the rows."""
+    if _name(node) not in _REDUCTIONS:
+        return None
+    names = ("self", "dim", "index", "source")
+    given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    target, index, values = given.get("self"), given.get("index"), given.get("source", given.get("src"))
+    if not (isinstance(index, fx.Node) and isinstance(values, fx.Node)) or not _first_axis(target, given["dim"]):
+        return None
+    return index, _rows(target), values
+
+
+def _name(node: fx.Node) -> str:
+    """Returns the name of a function or method, the same for one that writes to its argument."""
+    target: Any = node.target
+    name = target if node.op == "call_method" else getattr(target, "__name__", "") if callable(target) else ""
+    return name.removesuffix("_")
+
+
+def _first_axis(source: Any, axis: Any) -> bool:
+    value = _value(source)
+    return isinstance(value, Tensor) and type(axis) is int and value.dim() > 0 and axis % value.dim() == 0
+
+
+def _ids(node: fx.Node) -> fx.Node | None:
+    """Returns the node with one integer for each row, of which an index is a view; None for another index."""
+    while isinstance(value := _value(node), Tensor) and value.dtype == torch.int64 and value.dim():
+        if value.dim() == 1 and not is_view(node):
+            return node
+        if not is_view(node) or not isinstance(node.args[0], fx.Node):
+            return None
+        node = node.args[0]
+    return None
+
+
+def _row(node: fx.Node) -> tuple[fx.Node, int] | None:
+    """Returns the index [2, E] and the row of it that a node holds."""
+    if node.target not in _GETITEM or type(node.args[1]) is not int:
+        return None
+    source, row = node.args
+    if isinstance(source, fx.Node) and _name(source) == "unbind" and len(source.args) == 1:
+        source = source.args[0]
+    value = _value(source)
+    both = isinstance(value, Tensor) and value.dim() == 2 and value.shape[0] == 2
+    return (source, row % 2) if both and isinstance(source, fx.Node) and isinstance(row, int) else None
+
+
+def _value(node: Any) -> Any:
+    return node.meta.get("example_value") if isinstance(node, fx.Node) else None
+
+
+def _floating(node: Any) -> bool:
+    value = _value(node)
+    return isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 0
+
+
+def _rows(node: Any) -> Any:
+    """Returns the number of rows of a node's tensor; None if it has none."""
+    value = _value(node)
+    return value.shape[0] if isinstance(value, Tensor) and value.dim() else None

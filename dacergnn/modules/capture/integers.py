@@ -1,0 +1,89 @@
+"""Finds the part of a captured graph that computes integers and sizes from nothing else: it comes first, and once."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+_DEVICES_AND_TYPES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+class Integers:
+    """Holds the nodes that depend on integers and sizes alone, and for each the first one that computes the same."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.nodes: dict[fx.Node, fx.Node] = {}
+        written = _written(graph)
+        known: dict[object, fx.Node] = {}
+        for node in graph.nodes:
+            if node in written or not _integers(node.meta.get("example_value")):
+                continue
+            if node.op == "placeholder":
+                self.nodes[node] = node
+            elif node.op in ("call_function", "call_method") and self._pure(node):
+                self.nodes[node] = known.setdefault(self._key(node), node)
+
+    def same(self, node: fx.Node) -> fx.Node:
+        """Returns one node for all that hold the same."""
+        return self.nodes.get(node, node)
+
+    def _pure(self, node: fx.Node) -> bool:
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        if not set(node.all_input_nodes) <= self.nodes.keys():
+            return False
+        return not name.endswith("_") and name not in ("item", "bincount") and "rand" not in name and name != "getattr"
+
+    def _key(self, node: fx.Node) -> object:
+        try:
+            return (node.op, node.target, _hashable(self.same, node.args), _hashable(self.same, node.kwargs))
+        except TypeError:
+            return node
+
+
+def _integers(value: Any) -> bool:
+    """Returns whether a value is a size, or tensors of integers or truth values."""
+    if isinstance(value, tuple | list):
+        return bool(value) and all(map(_integers, value))
+    if isinstance(value, Tensor):
+        return not (value.is_floating_point() or value.is_complex()) and value.layout is torch.strided
+    return isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
+
+
+def _written(graph: fx.Graph) -> set[fx.Node]:
+    """Returns the nodes whose memory some node writes to, or shares with such a one."""
+    written: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op not in ("call_function", "call_method") or not node.args:
+            continue
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        writes = (name.endswith("_") and not name.endswith("__")) or node.target in _IN_PLACE
+        if writes or (node in written and _integers(node.meta.get("example_value"))):  # views are of the first argument
+            written.update(n for n in _nodes(node.args[0]) if isinstance(n, fx.Node))
+        written.update(n for n in _nodes(node.kwargs.get("out")) if isinstance(n, fx.Node))
+    return written
+
+
+_IN_PLACE = frozenset(
+    (operator.setitem, operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, operator.iand,
+     operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.itruediv, operator.ipow)
+)  # fmt: skip
+
+
+def _nodes(tree: Any) -> tuple[Any, ...]:
+    return tuple(tree) if isinstance(tree, tuple | list) else (tree,)
+
+
+def _hashable(same: Any, tree: Any) -> object:
+    if isinstance(tree, fx.Node):
+        return same(tree)
+    if isinstance(tree, tuple | list):
+        return tuple([_hashable(same, item) for item in tree])
+    if isinstance(tree, dict):
+        return tuple([(key, _hashable(same, value)) for key, value in tree.items()])
+    if isinstance(tree, slice):
+        return "slice", *[_hashable(same, part) for part in (tree.start, tree.stop, tree.step)]
+    hash(tree)
+    return type(tree), tree

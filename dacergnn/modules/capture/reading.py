@@ -1,0 +1,316 @@
+"""Runs a captured graph once with recorded values: what it does along edges becomes programs, all else stays torch's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._ops import HigherOrderOperator
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic import Trace
+from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.edges import EdgeIndex, EdgeSet, EndIndex, JoinedIndex, PairedEdges, end_index, plain
+from dacergnn.frontends.symbolic.expr import const
+from dacergnn.frontends.symbolic.indexing import INDEXING
+from dacergnn.frontends.symbolic.names import Names
+from dacergnn.frontends.symbolic.record import writes
+from dacergnn.frontends.symbolic.sizes import Size, number
+from dacergnn.frontends.symbolic.tape import Tape
+from dacergnn.frontends.symbolic.value import Value
+from dacergnn.modules.capture.ends import Ends, find_ends, is_view
+from dacergnn.modules.capture.integers import Integers
+
+_RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
+_SETS_MODES = (torch._C._set_grad_enabled,)  # pyright: ignore[reportPrivateUsage]
+_ASKS_SIZE = (Tensor.size, torch.Tensor.size)
+_CONSTANTS: dict[Any, float] = {torch.zeros: 0.0, torch.ones: 1.0}
+
+
+class Reader:
+    """Reads one graph.
+
+    Args:
+        module: The graph, as torch hands it to a back end.
+    """
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self.module = module
+        self.inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self.integers = Integers(module.graph)
+        self.ends = [e for e in find_ends(module.graph, self.integers.same) if self._computable(e)]
+        self.views = self._views()
+        """Nodes that hold ends of edges in another shape; what they are of is known."""
+        self.last_uses = _last_uses(module.graph)
+        """The nodes that nobody uses after a node."""
+
+    def _views(self) -> set[fx.Node]:
+        ends = {node for e in self.ends for node in (e.src, e.dst, e.types) if node is not None}
+        views: set[fx.Node] = set()
+        for node in self.module.graph.nodes:
+            source = self.integers.same(node.args[0]) if node.args and isinstance(node.args[0], fx.Node) else None
+            if is_view(node) and (source in ends or source in views) and self.integers.same(node) not in ends:
+                views.add(self.integers.same(node))
+        return views
+
+    def _computable(self, ends: Ends) -> bool:
+        return all(node in self.integers.nodes for node in (ends.src, ends.dst))
+
+    def names(self, kind: str, args: Sequence[Any]) -> Names:
+        """Returns the names of the programs of a call, and of the parameters and buffers among its arguments."""
+        paths = [(path, a) for node, a in zip(self.inputs, args, strict=True) if (path := _own_path(node)) is not None]
+        return Names.of_paths(kind, paths)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Returns the positions of inputs that are numbers in the form of a tensor."""
+        return [
+            i for i, node in enumerate(self.inputs)
+            if isinstance(value := node.meta.get("example_value"), Tensor) and not value.dim()
+            and any(user.target == "item" for user in node.users)
+        ]  # fmt: skip
+
+    def run(self, trace: Trace, tape: Tape, args: Sequence[Any]) -> Any:
+        """Returns the result of the graph for arguments, with recorded values in it."""
+        return _Run(self, trace, tape).run(args)
+
+
+class _Run:
+    """Holds the objects that the nodes of a graph have made so far."""
+
+    def __init__(self, reader: Reader, trace: Trace, tape: Tape) -> None:
+        self.reader, self.trace, self.tape = reader, trace, tape
+        self.made: dict[fx.Node, Any] = {}
+        self.sizes: dict[str, Any] = {}
+        """Sizes by their symbolic expressions."""
+
+    def run(self, args: Sequence[Any]) -> Any:
+        reader, graph = self.reader, self.reader.module.graph
+        self.numbers = [args[i] for i in reader.numbers]
+        for node, value in zip(reader.inputs, args, strict=True):
+            self._know(node, value)
+        for node, value in zip(reader.inputs, args, strict=True):
+            self.made[node] = self._input(node, value)
+        for node in graph.nodes:  # integers depend on nothing else
+            first = reader.integers.nodes.get(node)
+            if first is not None and node.op != "placeholder":
+                self.made[node] = self.made[first] if first is not node else self._computed(node)
+        self.tape.integers = len(self.tape.steps)
+        for ends in reader.ends:
+            self._mark(ends)
+        for node in graph.nodes:
+            if node.op == "output":
+                return self._filled(node.args[0])
+            if node.op != "placeholder" and (
+                node not in reader.integers.nodes or reader.integers.same(node) in reader.views
+            ):
+                self.made[node] = self._computed(node)
+            for dead in reader.last_uses.get(node, ()):
+                self.made.pop(dead, None)
+        raise AssertionError("a graph ends with its output")
+
+    def _know(self, node: fx.Node, value: Any) -> None:
+        """Notes the sizes that an input has by its symbols."""
+        example = node.meta.get("example_value")
+        if isinstance(example, Tensor):
+            self._tie(example, value)
+        elif isinstance(example, torch.SymInt):
+            self.sizes[_expr(example)] = self.tape.given(value)
+
+    def _input(self, node: fx.Node, value: Any) -> Any:
+        example = node.meta.get("example_value")
+        if isinstance(example, torch.SymInt):
+            return self.sizes[_expr(example)]
+        if not isinstance(value, Tensor) or isinstance(value, torch.nn.Parameter) or _own_path(node) is not None:
+            return value
+        return self.trace.wrap(value)
+
+    def _mark(self, ends: Ends) -> None:
+        """Puts indices that know their edges in the places of the integers at the ends of edges."""
+        src, dst = self.made[ends.src], self.made[ends.dst]
+        rows = ends.rows
+        if rows is not None and rows[0] in self.made:
+            edges: EdgeSet = self.trace.edge_set(self.made[rows[0]], rows[1] == 1)
+        else:
+            edges = PairedEdges(self.trace, src, dst)
+        sides = {ends.src: ("src", src), ends.dst: ("dst", dst)}
+        if ends.types is not None and ends.types in self.made:
+            sides[ends.types] = "etype", self.made[ends.types]
+        for node in self.reader.integers.nodes:
+            entry = sides.get(self.reader.integers.same(node))
+            if entry is not None:
+                self.made[node] = end_index(edges, entry[0], entry[1])
+
+    def _computed(self, node: fx.Node) -> Any:
+        example = node.meta.get("example_value")
+        if node.op == "get_attr":
+            return _attribute(self.reader.module, str(node.target))
+        if isinstance(example, torch.SymInt) and _expr(example) in self.sizes:
+            return self.sizes[_expr(example)]
+        args, kwargs = self._filled(node.args), self._filled(node.kwargs)
+        if node.op == "call_method":
+            function = getattr(Tensor, str(node.target)) if isinstance(args[0], Tensor) else None
+            if function is None:
+                return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        elif node.op == "call_function":
+            function: Any = node.target
+        else:
+            raise UnsupportedCallError(f"{node.op} {node.target} is in the graph.")
+        if isinstance(example, torch.SymInt):
+            return self._size(_expr(example), function, args, kwargs)
+        result = self._called(function, args, kwargs)
+        self._tie(example, result)
+        return result
+
+    def _size(self, expr: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns a size that follows from others; the tape notes how."""
+        sizes = [a for a in _flat(args) if isinstance(a, int)]
+        result = function(*_numbers(args), **_numbers(kwargs))
+        if any(type(size) is Size for size in sizes):
+            result = self.tape.derived(function, args, kwargs, int(result))
+        self.sizes[expr] = result
+        return result
+
+    def _called(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        trace = self.trace
+        if function in _SETS_MODES:
+            return function(*args)
+        if isinstance(function, HigherOrderOperator):
+            return trace.alone(function, args, kwargs)
+        if function is torch.Size:
+            return torch.Size(*args)
+        if function in _ASKS_SIZE and isinstance(args[0], Tensor) and not isinstance(args[0], _RECORDED):
+            shape = trace.shape(args[0])
+            return shape[args[1]] if len(args) > 1 else shape[kwargs["dim"]] if kwargs else shape
+        constant = _CONSTANTS.get(function)
+        if constant is not None and (made := self._constant(constant, function, args, kwargs)) is not None:
+            return made
+        recorded = [v for v in _flat((args, kwargs)) if isinstance(v, _RECORDED)]
+        if not recorded:
+            return self._plain(function, args, kwargs)
+        if not any(isinstance(v, Value) for v in recorded):
+            return self._of_ends(function, args, kwargs)
+        try:
+            return function(*args, **kwargs)
+        except UnsupportedCallError:
+            if writes(function, kwargs):
+                raise
+            return trace.alone(function, args, kwargs)
+
+    def _of_ends(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Calls a function of ends of edges, and of tensors that hold numbers."""
+        handler, result = INDEXING.get(function), None
+        try:
+            result = None if handler is None else handler(self.trace, *args, **kwargs)
+        except (Untranslatable, UnsupportedCallError):
+            pass
+        return self._plain(function, plain(args), plain(kwargs)) if result is None else result
+
+    def _plain(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Calls a function of tensors that hold numbers, or of none."""
+        if function is Tensor.item:
+            if any(args[0] is number for number in self.numbers):
+                return args[0].item()
+            raise UnsupportedCallError("a number is read from a tensor (.item()).")
+        result = function(*args, **kwargs)
+        if _tensors(result) or _tensors((args, kwargs)):
+            self.tape.called(function, args, kwargs, result)
+        return result
+
+    def _constant(self, value: float, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns zeros or ones that others may be added to; None if they are not rows of numbers of the call."""
+        with torch.device("meta"):
+            result = function(*_numbers(args), **{k: v for k, v in _numbers(kwargs).items() if k != "device"})
+        device = torch.device(kwargs.get("device") or torch.get_default_device())
+        if (
+            not result.dim()
+            or result.requires_grad
+            or device != self.trace.device
+            or not self.trace.takes(result.dtype)
+        ):
+            return None
+        given = args[0] if args and not isinstance(args[0], int) else args or kwargs.get("size")
+        shape = torch.Size(given) if isinstance(given, tuple | list) else result.shape
+        return self.trace.record(const(value), shape, result.dtype, (function, args, kwargs, None))
+
+    def _tie(self, example: Any, result: Any) -> None:
+        """Notes the sizes of new tensors that may differ in other calls, by their symbols."""
+        for fake, tensor in zip(_tensors(example), _tensors(result), strict=False):
+            if not isinstance(tensor, _RECORDED) and fake.dim() == tensor.dim():
+                open_sizes = {axis: size for axis, size in enumerate(fake.shape) if isinstance(size, torch.SymInt)}
+                self.tape.tie(tensor, dict.fromkeys(open_sizes))
+                shape = self.tape.shape(tensor)
+                known = {axis: self.sizes.setdefault(_expr(size), shape[axis]) for axis, size in open_sizes.items()}
+                self.tape.tie(tensor, known)
+
+    def _filled(self, tree: Any) -> Any:
+        """Returns arguments of a node with what other nodes have made; lists as torch's own functions take them."""
+        if isinstance(tree, fx.Node):
+            return self.made[tree]
+        if isinstance(tree, tuple):
+            return tuple([self._filled(v) for v in tree])
+        if isinstance(tree, list):
+            return [self._filled(v) for v in tree]
+        if isinstance(tree, Mapping):
+            return {k: self._filled(v) for k, v in tree.items()}
+        if isinstance(tree, slice):
+            return slice(*[self._filled(v) for v in (tree.start, tree.stop, tree.step)])
+        return tree
+
+
+def _own_path(node: fx.Node) -> str | None:
+    """Returns the path of the parameter or buffer that an input is; None for an argument of the call."""
+    argument = node.meta.get("grapharg")
+    source: Any = None if argument is None else argument.source.name
+    name = str(source() if callable(source) else source)  # a method in some releases of torch
+    found = re.findall(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", name)
+    return ".".join(found) if found and ("._parameters[" in name or "._buffers[" in name) else None
+
+
+def _expr(size: torch.SymInt) -> str:
+    """Returns the expression of a size in the symbols of the graph."""
+    return str(size.node.expr)
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _flat(tree: Any) -> list[Any]:
+    if isinstance(tree, tuple | list):
+        return [v for item in tree for v in _flat(item)]
+    if isinstance(tree, dict):
+        return [v for item in tree.values() for v in _flat(item)]
+    if isinstance(tree, slice):
+        return [tree.start, tree.stop, tree.step]
+    return [tree]
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [v for v in _flat(tree) if isinstance(v, Tensor)]
+
+
+def _numbers(tree: Any) -> Any:
+    """Returns a structure with plain numbers in place of sizes."""
+    if type(tree) is Size:
+        return number(tree)
+    if isinstance(tree, tuple | list):
+        return type(tree)(map(_numbers, tree))
+    return {k: _numbers(v) for k, v in tree.items()} if isinstance(tree, dict) else plain(tree)
+
+
+def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
+    """Returns the nodes that nobody uses after a node, by that node."""
+    seen: set[fx.Node] = set()
+    last: dict[fx.Node, list[fx.Node]] = {}
+    for node in reversed(graph.nodes):
+        for used in (node, *node.all_input_nodes):
+            if used not in seen:
+                seen.add(used)
+                last.setdefault(node, []).append(used)
+    return last

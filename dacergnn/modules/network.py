@@ -1,0 +1,217 @@
+"""Steps of a call over numbered tensors, which are run again for other calls: programs on graphs, functions of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dacergnn.config import CheckGraph
+from dacergnn.frontends import ProgramSource
+from dacergnn.frontends.symbolic.edges import Form
+from dacergnn.frontends.symbolic.inputs import data_of_graph
+from dacergnn.frontends.symbolic.sizes import Guard, Number, Role
+from dacergnn.frontends.symbolic.tape import (
+    ProgramRun,
+    Step,
+    Tape,
+    TorchCall,
+    filled,
+    has_effects,
+    hold,
+    own_tensors,
+    roles_read,
+    slots_made,
+    slots_of,
+    without_vain_steps,
+)
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.lasting import lasting
+from dacergnn.modules.watched import Watched
+
+_KEPT = 16
+
+
+class Programs(Protocol):
+    """Finds graphs and runs programs on them."""
+
+    @property
+    def check(self) -> CheckGraph:
+        """Returns how thoroughly integers are compared (`Config.check_graph`)."""
+        ...
+
+    def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
+        """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
+        ...
+
+    def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Returns the outputs of a program for arrays in the order of its parameters."""
+        ...
+
+
+class Differs(Exception):
+    """Signals that a size is not as it was when a call was recorded."""
+
+
+class Network:
+    """Holds the steps of a recorded call, and which other calls they serve.
+
+    Args:
+        tape: The steps that the call has run.
+        leaves: How many tensors and objects the call was given; they have the first numbers.
+        result: The template of the result (`tape.filled`).
+    """
+
+    def __init__(self, tape: Tape, leaves: int, result: Any) -> None:
+        self.result = result
+        needed = slots_of(result, tape.guards)
+        self.steps: tuple[Step, ...] = without_vain_steps(tape.steps, needed)
+        self._integers = IntegerSteps(tape.steps[: tape.integers], self.steps, leaves)
+        self.own = own_tensors(self.steps)
+        """The tensors that all calls read."""
+        self.sizes = tape.sizes
+        """The sizes of tensors that the call has used."""
+        self._leaves, self._slots = leaves, tape.slots
+        self._first: list[Guard] = []
+        """Guards about the arguments alone."""
+        self._later: list[Guard] = []
+        """Guards about what steps make: integers first."""
+        self._last: list[Guard] = []
+        for guard in tape.guards:
+            places = {guard[1][0], guard[2][0] if isinstance(guard[2], tuple) else 0}
+            early = self._later if places <= {*range(leaves), *self._integers.made} else self._last
+            (self._first if max(places) < leaves else early).append(guard)
+        self._fix(frozenset(self.sizes))
+
+    def _fix(self, roles: frozenset[Role]) -> None:
+        """Restricts the network to calls with the same sizes in these roles."""
+        self._fixed = [(role, self.sizes[role]) for role in roles if role[0] < self._leaves]
+
+    def widen(self, other: Network) -> bool:
+        """Covers calls of any size in roles where the sizes of ``other`` differ, if both calls have done the same.
+
+        Most of what Python does with a size is noticed. If two calls of different sizes have done the same, nothing has
+        gone unnoticed. Returns whether this network covers all calls that the other one covers.
+        """
+        same = self.steps == other.steps and self.result == other.result and self.sizes.keys() == other.sizes.keys()
+        if same:
+            free = {role for role, _ in self._fixed} - {role for role, _ in other._fixed}
+            roles = {role for role, size in self.sizes.items() if other.sizes[role] == size}
+            self._fix(frozenset(roles - free))
+        return same and {*self._guards} <= {*other._guards}
+
+    @property
+    def _guards(self) -> list[Guard]:
+        return [*self._first, *self._later, *self._last]
+
+    @property
+    def finds_out_late(self) -> bool:
+        """Tells whether a call that it does not serve is found after it has had other effects than its result."""
+        return bool(self._last) and any(isinstance(s, TorchCall) and has_effects(s) for s in self.steps)
+
+    def fits(self, leaves: Sequence[Any]) -> bool:
+        """Returns whether a call with these leaves has sizes that the network serves."""
+        if any(leaves[slot].shape[axis] != size for (slot, axis), size in self._fixed):
+            return False
+        return hold(self._first, leaves)
+
+    def run(
+        self, programs: Programs, leaves: Sequence[Any], kept: set[int], instead: Mapping[int, Tensor] | None = None
+    ) -> Any:
+        """Returns the result for the leaves of another call.
+
+        Args:
+            kept: The ids of tensors that others keep.
+            instead: The tensors to compute with in place of those that are the same in all calls, by their ids.
+
+        Raises:
+            Differs: A size within the call is not as it was.
+        """
+        instead = instead or {}
+        tensors: list[Any] = [*leaves, *[None] * (self._slots - len(leaves))]
+        grad = torch.is_grad_enabled()
+        kept |= self._integers.run(programs, tensors)
+        if self._later and not hold(self._later, tensors):
+            raise Differs
+        for step in self.steps[self._integers.count :]:
+            if step.grad is grad:
+                _run(step, programs, tensors, kept, instead)
+            else:
+                with torch.set_grad_enabled(step.grad):
+                    _run(step, programs, tensors, kept, instead)
+        if self._last and not hold(self._last, tensors):
+            raise Differs
+        return filled(self.result, tensors, instead)
+
+
+class IntegerSteps:
+    """Holds the steps that compute integers from integers and sizes, and what they have made of the last ones.
+
+    Graphs are found by their tensors. So calls with the same integers have the same tensors made of them.
+
+    Args:
+        steps: The steps.
+        all_steps: The steps of the network; these come first, without vain ones.
+        leaves: How many tensors and numbers a call is given.
+    """
+
+    def __init__(self, steps: Sequence[Step], all_steps: Sequence[Step], leaves: int) -> None:
+        first = {id(step) for step in steps}
+        self._steps = [step for step in all_steps if id(step) in first]
+        self.count = len(self._steps)
+        self.made = {slot for step in self._steps for slot in slots_made(step)}
+        tensors, roles = roles_read(self._steps)
+        self._tensors = sorted(slot for slot in tensors if slot < leaves)
+        self._roles = sorted(role for role in roles if role[0] < leaves)
+        edges = [step.edges for step in all_steps if isinstance(step, ProgramRun)]
+        self._remembers = not self.made.isdisjoint(slots_of(edges, ()))
+        self._known: list[tuple[Watched, list[int], dict[int, Any]]] = []
+
+    def run(self, programs: Programs, tensors: list[Any]) -> set[int]:
+        """Puts what the steps make into ``tensors``; returns the ids of what is kept."""
+        if not self._remembers:
+            for step in self._steps:
+                _run(step, programs, tensors, set(), {})
+            return set()
+        given = [tensors[slot] for slot in self._tensors]
+        sizes = [tensors[slot].shape[axis] for slot, axis in self._roles]
+        made = next((made for seen, known, made in self._known if known == sizes and seen.same(given)), None)
+        if made is None:
+            with lasting():
+                for step in self._steps:
+                    _run(step, programs, tensors, set(), {})
+            made = {slot: tensors[slot] for slot in self.made}
+            alive = [entry for entry in self._known if entry[0].is_alive]
+            self._known = [(Watched(given, programs.check), sizes, made), *alive[: _KEPT - 1]]
+        for slot, value in made.items():
+            tensors[slot] = value
+        return {*map(id, made.values())}
+
+
+def _run(step: Step, programs: Programs, tensors: list[Any], kept: set[int], instead: Mapping[int, Tensor]) -> None:
+    if isinstance(step, TorchCall):
+        result = step.function(*filled(step.args, tensors, instead), **filled(step.kwargs, tensors, instead))
+        if isinstance(result, int):
+            result = Number(result)
+        made = () if result is None else (result,) if isinstance(result, Tensor | Number) else result
+        for slot, tensor in zip(step.results, made, strict=True):
+            tensors[slot] = tensor
+        return
+    graph = step.edges
+    if not isinstance(graph, HeteroGraph):
+        graph = programs.graph_of(filled(graph, tensors, instead), kept)
+    arrays: list[Tensor] = []
+    for source in step.inputs:
+        if source.tensor is None:
+            arrays.append(data_of_graph(graph, *source.data))
+        else:
+            array = filled(source.tensor, tensors, instead)
+            arrays.append(graph.to_canonical(array) if source.on_edges else array)
+    outputs = programs.run_program(step.program, graph, arrays)
+    for output in step.outputs:
+        rows = outputs[output.position]
+        rows = tensors[output.slot] = graph.from_canonical(rows) if output.on_edges else rows
+        for slot, row in output.views:
+            tensors[slot] = rows if row is None else rows.view(rows.size(0), *row)

@@ -1,0 +1,42 @@
+"""Runs the programs of recorded calls: the graphs of their edges are found, and their programs compiled, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from dacergnn.config import CheckGraph
+from dacergnn.errors import ProgramError, UnsupportedCallError
+from dacergnn.frontends import ProgramSource
+from dacergnn.frontends.features import is_sparse
+from dacergnn.frontends.symbolic.edges import Form
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.runner import Runner
+
+
+class ProgramRunner(Runner):
+    """Runs calls that are recorded: as programs on graphs, and functions of torch."""
+
+    runs_one_program = False
+
+    @property
+    def check(self) -> CheckGraph:
+        """Returns how thoroughly integers are compared."""
+        return self.core.config.check_graph
+
+    def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
+        """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
+        return form.find(self.core.graphs, all(id(t) in kept for t in form.tensors))
+
+    def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Returns the outputs of a program for arrays in the order of its parameters."""
+        try:
+            compiled = self.compiled(program, arrays[0].dtype, graph)
+            sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
+            if sparse:
+                compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
+            self.core.remember(compiled, graph)
+            return compiled(graph, list(arrays))
+        except ProgramError as error:  # recorded values may be nested deeper, or have more axes, than those of programs
+            raise UnsupportedCallError(str(error)) from error
