@@ -13,11 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends.symbolic.expr import version
+from dacergnn.frontends.symbolic.value import computed
 from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.user_code import is_user, named_by, user_functions
+from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 _LARGE, _LARGE_ARGUMENT = 1 << 26, 1 << 16
 """Bytes of a parameter, and of an argument, of which no copy is made: 64 MiB and 64 KiB. Few forwards write to one.
@@ -214,3 +217,23 @@ def _containers(module: nn.Module, named: Sequence[Any]) -> list[Any]:
         elif is_user(type(value).__module__) and not isinstance(value, nn.Module | Tensor | type):
             waiting.append(getattr(value, "__dict__", None))
     return [*found.values()]
+
+
+@contextmanager
+def as_before(module: nn.Module, arguments: Any, failures: tuple[type[Exception], ...]) -> Generator[Contents]:
+    """Restores what the module holds if a call fails, arguments and their hooks, random numbers, and torch's modes.
+
+    Then the original can run it. After a call, recorded values that it has left in containers become tensors.
+    """
+    device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
+    state, grad, dtype = random_state(device), torch.is_grad_enabled(), torch.get_default_dtype()
+    before = Contents(module, [t for t in tree_leaves(arguments) if isinstance(t, Tensor)])
+    try:
+        yield before
+    except failures:
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
+        set_random_state(device, state)
+        before.restore()
+        raise
+    before.replace(computed)

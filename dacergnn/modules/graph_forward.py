@@ -66,9 +66,9 @@ def compile_forward(
 ) -> Any:
     """Compiles a forward: a method ``forward(self, ...)``, a class of modules, or a module.
 
-    A forward over a DGL graph runs as it is with a stand-in for the graph, and compiled programs compute all values over
-    edges. Any other one is captured by torch. The module keeps its parameters, buffers and hooks. A class is changed
-    and returned, so is a module.
+    A forward over a DGL graph runs as it is with a stand-in for the graph, and compiled programs compute all values
+    over edges. Any other one is captured by torch. The module keeps its parameters, buffers and hooks. A class is
+    changed and returned, so is a module.
 
     Args:
         target: The method, the class or the module; None to decorate with options.

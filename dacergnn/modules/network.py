@@ -1,4 +1,4 @@
-"""Steps of a call over numbered tensors, which are run again for other calls: programs on graphs, functions of torch."""
+"""Steps of a call over numbered tensors, which other calls run again: programs on graphs, and functions of torch."""
 
 from __future__ import annotations
 

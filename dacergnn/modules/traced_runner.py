@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
@@ -19,10 +18,9 @@ from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
 from dacergnn.frontends.symbolic.edges import EdgeSet, unseen
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
-from dacergnn.frontends.symbolic.value import computed
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
-from dacergnn.modules.contents import Contents
+from dacergnn.modules.contents import Contents, as_before
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
 from dacergnn.modules.network import Differs
@@ -88,7 +86,7 @@ class TracedRunner(ProgramRunner):
             _check_hooks(self.original)
             names = Names.of(self.original)
             runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt, names)
-            with _as_before(self.original, (args, kwargs)) as runtime.before:
+            with as_before(self.original, (args, kwargs), (DacergnnError, *FAILURES)) as runtime.before:
                 _check_code(runtime.before)
                 result = self.tracer.call(runtime, args, kwargs)
                 runtime.before.check_unwritten()
@@ -197,23 +195,3 @@ def _check_hooks(module: nn.Module) -> None:
                 raise UnsupportedCallError(
                     f"hooks of {name} see tensors that a program does not make; put hooks on the layer itself."
                 )
-
-
-@contextmanager
-def _as_before(module: nn.Module, arguments: Any) -> Generator[Contents]:
-    """Restores what the module holds if a call fails, arguments and their hooks, random numbers, and torch's modes.
-
-    Then the original can run it. After a call, recorded values that it has left in containers become tensors.
-    """
-    device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
-    state, grad, dtype = random_state(device), torch.is_grad_enabled(), torch.get_default_dtype()
-    before = Contents(module, [t for t in tree_leaves(arguments) if isinstance(t, Tensor)])
-    try:
-        yield before
-    except (DacergnnError, *FAILURES):
-        torch.set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)
-        set_random_state(device, state)
-        before.restore()
-        raise
-    before.replace(computed)

@@ -1,4 +1,4 @@
-"""Models of which no layer is one of PyG or DGL: indices, index_add_, scatter_reduce and PyG's scatter in plain modules."""
+"""Models without a layer of PyG or DGL: indices, index_add_, scatter_reduce and PyG's scatter in plain modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N, E, R, WIDTH = 30, 90, 4, 6
 
 
 class KGIN(nn.Module):
-    """Aggregates neighbours in a knowledge graph, scaled by their relations; then users over what they interact with."""
+    """Aggregates neighbours in a knowledge graph, scaled by their relations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def arguments(nodes: int, edges: int, seed: int = 0) -> Mapping[str, Any]:
     edge_index = torch.randint(nodes, (2, edges), generator=generator)
     x = torch.randn(nodes, WIDTH, generator=generator, dtype=torch.float64)
     return {
-        "x": x, "entities": x, "boundary": x, "h": x, "position": torch.randn(nodes, 3, generator=generator, dtype=torch.float64),
+        "x": x, "entities": x, "boundary": x, "h": x, "position": x[:, :3].clone(),
         "edge_index": edge_index, "src": edge_index[0].clone(), "dst": edge_index[1].clone(),
         "senders": edge_index[0].clone(), "receivers": edge_index[1].clone(),
         "e": torch.randn(edges, WIDTH, generator=generator, dtype=torch.float64),

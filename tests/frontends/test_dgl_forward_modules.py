@@ -271,7 +271,8 @@ def test_calls_without_a_graph() -> None:
     with pytest.warns(UserWarning, match="runs uncompiled") as caught:
         Plain()(torch.ones(2))
     assert [str(w.message) for w in caught] == [
-        "Plain runs uncompiled: there is no DGL graph among the arguments of forward."
+        "Plain runs uncompiled: nothing to compile: no rows are gathered or reduced by the ends of edges in what torch "
+        "captures of it; `torch._dynamo.explain` tells what that is"
     ]
 
 

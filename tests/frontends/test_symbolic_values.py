@@ -32,6 +32,7 @@ class Interpreted:
 
     names = Names()
     """Nothing is a parameter."""
+    in_torch = False
 
     def __init__(self, tape: Tape | None = None) -> None:
         self.tape = tape

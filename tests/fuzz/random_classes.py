@@ -152,6 +152,20 @@ _PYG = """
     def message(self, {ends}):
         return {message}
 """
+_PLAIN = """
+    def aggregated(self, h, edges):
+        src, dst = edges
+        x_i, x_j = h[dst], h[src]
+        message = {message}
+        {reduced}
+"""
+REDUCED = {
+    "sum": "return torch.zeros_like(h).index_add_(0, dst, message)",
+    "mean": "count = h.new_zeros(h.size(0)).index_add(0, dst, h.new_ones(dst.numel()))\n"
+    "        return h.new_zeros(h.shape).index_add(0, dst, message) / count.clamp(min=1).unsqueeze(-1)",
+    "max": "index = dst.unsqueeze(-1).expand_as(message)\n"
+    "        return torch.zeros_like(h).scatter_reduce(0, index, message, 'amax', include_self=False)",
+}
 _DGL = """
     def aggregated(self, h, edges):
         with edges.local_scope():
@@ -169,7 +183,7 @@ UPDATES = [
 ]
 
 
-def text_of(seed: int, *, dgl: bool) -> str:
+def text_of(seed: int, kind: str) -> str:
     """Returns the source of a class."""
     rng = random.Random(seed)
     body = [rng.choice(STATEMENTS) for _ in range(rng.randint(2, 6))]
@@ -178,28 +192,32 @@ def text_of(seed: int, *, dgl: bool) -> str:
     ties = any("Rounded" in text for text in (*body, message))  # each library has its own gradients for ties of maxima
     reduce = rng.choice(["sum", "mean"] if ties else ["sum", "mean", "max"])
     head = _HEAD.format(
-        options="" if dgl else f"aggr={reduce!r}",
-        arguments="edges, x" if dgl else "x, edges",
+        options=f"aggr={reduce!r}" if kind == "MessagePassing" else "",
+        arguments="edges, x" if kind == "DGL" else "x, edges",
         body=indent("\n".join(body), " " * 8),
         result=rng.choice(RESULTS),
     )
-    if dgl:
+    if kind == "DGL":
         return head + _DGL.format(update=update.format(reduce=reduce))
+    if kind == "plain":
+        return head + _PLAIN.format(message=message, reduced=REDUCED[reduce])
     return head + _PYG.format(message=message, ends="x_i, x_j" if "x_i" in message else "x_j")
 
 
-def made(text: str, *, dgl: bool, name: str) -> Callable[[], nn.Module]:
+def made(text: str, kind: str, name: str) -> Callable[[], nn.Module]:
     """Returns a function that makes a module of the class."""
-    if dgl:
+    if kind == "DGL":
         import dgl.function as fn
         from dgl import ops
         from dgl.nn.functional import edge_softmax
 
         base, more = nn.Module, {"fn": fn, "ops": ops, "edge_softmax": edge_softmax}
-    else:
+    elif kind == "MessagePassing":
         from torch_geometric.nn import MessagePassing
 
         base, more = MessagePassing, {}
+    else:
+        base, more = nn.Module, {}
     names = {"Base": base, "torch": torch, "nn": nn, "F": F, "WIDTH": WIDTH, "Reversed": Reversed, "Rounded": Rounded}
     sys.modules[name] = module = ModuleType(name)  # PyG looks for the names of annotations there
     scope = vars(module)

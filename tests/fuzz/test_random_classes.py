@@ -1,6 +1,7 @@
 """Random classes against their compiled forms: results, gradients of both orders, buffers and attributes.
 
-``python -m tests.fuzz.test_random_classes 1000 2000`` compares those seeds, and counts what was compiled.
+``python -m tests.fuzz.test_random_classes 1000 2000`` compares those seeds, and counts what was compiled. Kinds behind
+the numbers are the only ones that are compared.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from torch.utils._pytree import tree_leaves
 import dacergnn
 from tests.fuzz.random_classes import WIDTH, made, text_of
 
+WHERE = {"MessagePassing": "torch_geometric", "DGL": "dgl", "plain": "torch"}
+"""Kinds of classes, and the library that each needs."""
 SEEDS = (19, 30, 35, 74, 122, 237, 253, 313, 420, 710, 1157, 1333, 1703, 1901)
 """Seeds whose classes have every statement, message, update and result among them, for each library."""
 
@@ -36,14 +39,15 @@ def graph(number: int, *, dgl: bool) -> Any:
     return library.graph((edges[0], edges[1]), num_nodes=nodes), nodes
 
 
-def step(model: nn.Module, number: int, *, dgl: bool) -> list[Any]:
+def step(model: nn.Module, number: int, kind: str) -> list[Any]:
     """Results, gradients of first and second order, buffers and attributes after a call; or the error of it."""
-    edges, nodes = graph(number, dgl=dgl)
+    edges, nodes = graph(number, dgl=kind == "DGL")
     generator = torch.Generator().manual_seed(7 + number)
     x = torch.randn(nodes, WIDTH, dtype=torch.float64, generator=generator).requires_grad_()
     torch.manual_seed(3)
     try:
-        out = [leaf for leaf in tree_leaves(model(edges, x) if dgl else model(x, edges)) if isinstance(leaf, Tensor)]
+        result = model(edges, x) if kind == "DGL" else model(x, edges)
+        out = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
         needs = [leaf.requires_grad for leaf in out]
         leaves, found = [x, *model.parameters()], [leaf.detach().clone() for leaf in out]
         small = [leaf / leaf.detach().abs().max().clamp(min=1) for leaf in out if leaf.requires_grad]
@@ -72,18 +76,19 @@ def same(a: Any, b: Any) -> bool:
     return a == b
 
 
-def difference(seed: int, *, dgl: bool) -> tuple[str, list[str]]:
+def difference(seed: int, kind: str) -> tuple[str, list[str]]:
     """Returns what differs, with the source, and the reasons for which calls ran uncompiled."""
-    text = text_of(seed, dgl=dgl)
-    make = made(text, dgl=dgl, name=f"random_class_{seed}_{'dgl' if dgl else 'pyg'}")
+    text = text_of(seed, kind)
+    make = made(text, kind, f"random_class_{seed}_{kind}")
     original, fast = make(), copy.deepcopy(make())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fast = dacergnn.compile(fast) if dgl else dacergnn.optimize(fast)
+        fast = dacergnn.compile(fast) if kind == "DGL" else dacergnn.optimize(fast)
         for call, (number, training) in enumerate([(0, True), (0, True), (0, True), (1, True), (0, False)]):
-            expected, found = (step(m.train(training), number, dgl=dgl) for m in (original, fast))
+            expected, found = (step(m.train(training), number, kind) for m in (original, fast))
             if not same(found, expected):
-                if dgl and "edge_softmax" in text and same(found[:3] + found[4:], expected[:3] + expected[4:]):
+                attends = kind == "DGL" and "edge_softmax" in text
+                if attends and same(found[:3] + found[4:], expected[:3] + expected[4:]):
                     continue  # DGL's second derivative of a softmax leaves terms out
                 names = ("needs", "results", "gradients", "second", "buffers", "last", "kept")
                 parts = zip(names, found, expected, strict=False)
@@ -93,11 +98,11 @@ def difference(seed: int, *, dgl: bool) -> tuple[str, list[str]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dgl", [False, True], ids=["MessagePassing", "DGL"])
-def test_random_classes(dgl: bool) -> None:
-    pytest.importorskip("dgl" if dgl else "torch_geometric")
+@pytest.mark.parametrize("kind", WHERE)
+def test_random_classes(kind: str) -> None:
+    pytest.importorskip(WHERE[kind])
     for seed in SEEDS:
-        wrong, _ = difference(seed, dgl=dgl)
+        wrong, _ = difference(seed, kind)
         assert not wrong, wrong
 
 
@@ -107,11 +112,11 @@ if __name__ == "__main__":
     interpreted.set_default("interpreted")
     compiled, reasons = 0, Counter[str]()
     for seed in range(*map(int, sys.argv[1:3])):
-        for dgl in (False, True):
+        for kind in sys.argv[3:] or WHERE:
             with contextlib.redirect_stderr(None):
-                wrong, refused = difference(seed, dgl=dgl)
+                wrong, refused = difference(seed, kind)
             if wrong:
-                sys.stdout.write(f"seed {seed}, {'DGL' if dgl else 'MessagePassing'}: {wrong}\n")
+                sys.stdout.write(f"seed {seed}, {kind}: {wrong}\n")
             compiled += not wrong and not refused
             reasons.update(reason.partition(":")[2][:90] for reason in refused[:1])
     sys.stdout.write(f"{compiled} compiled; {reasons.most_common(20)}\n")

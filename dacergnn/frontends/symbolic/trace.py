@@ -22,14 +22,13 @@ from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.runtime import Runtime
 from dacergnn.frontends.symbolic.sizes import number
-from dacergnn.frontends.symbolic.value import Node, Value
+from dacergnn.frontends.symbolic.value import CLONES, Node, Value
 from dacergnn.graph.checks import has_kernels
 
 _is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 _WITHOUT_MEMORY = (Tensor, tuple, list, int, float, bool, complex, str, type(None), torch.Size)
 """Types of results of torch that lead to no memory but that of tensors in them; arrays of NumPy do."""
 _functorch_level: Any = torch._C._functorch.maybe_current_level  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
-CLONES = (torch.clone, Tensor.clone)
 
 
 def transforms() -> tuple[int | None, int]:
@@ -242,7 +241,7 @@ class Trace(Notes):
         return value
 
     def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
-        """Runs one program for some values along one set of edges; or torch, if that may compute what no program can."""
+        """Runs one program for some values along one set of edges; torch computes what no program can, if it may."""
         with unseen():
             try:
                 self._run(edges, nodes)

@@ -146,9 +146,15 @@ def computed(item: Any) -> Any:
     return item.owner.results(item) if isinstance(item, Value) and item.owner.finished else item
 
 
+CLONES = (torch.clone, Tensor.clone)
+
+
 def held(value: Value) -> Tensor | None:
-    """Returns the tensor that a value is, or is a view of, if one exists."""
-    expr = value.node.expr
+    """Returns the tensor that a value is, or is a view of, if one exists; a copy that is not made yet is of its own."""
+    node = value.node
+    if node.real is None and node.call and node.call[0] in CLONES:
+        return None
+    expr = node.expr
     while expr.op in ("reshape", "slice", "expand", "detach"):
         expr = expr.args[0]
     return expr.tensor

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import fx
 
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules.capture.captured_graph import CapturedGraph
+from dacergnn.modules.capture.reading import place_of
+from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
 from dacergnn.modules.runner import Runner
 from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.transformed import is_transformed
 
+_FUNCTION = "autograd_function_apply"
+"""The operator for subclasses of `torch.autograd.Function` in captured graphs."""
 NOTHING = (
     "nothing to compile: no rows are gathered or reduced by the ends of edges in what torch captures of it; "
     "`torch._dynamo.explain` tells what that is"
@@ -33,6 +37,8 @@ class CapturedForward(Runner):
         self.graphs: list[CapturedGraph] = []
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
+        self._reason: str | None = None
+        """Why calls run as they are, if they do."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
         own = function
         if isinstance(function, FunctionType):
@@ -42,8 +48,16 @@ class CapturedForward(Runner):
             )
             own.__kwdefaults__ = function.__kwdefaults__
         self._run = torch.compile(own, backend=self._keep, dynamic=True)
+        from torch._dynamo.exc import TorchDynamoException  # takes as long to import as all of torch
+
+        self._failure = TorchDynamoException
 
     def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> CapturedGraph:
+        for node in module.graph.nodes:
+            if getattr(node.target, "__name__", "") == _FUNCTION:
+                raise UnsupportedCallError(
+                    f"of a torch.autograd.Function, torch captures first derivatives only ({place_of(node)})."
+                )
         graph = CapturedGraph(module, self.core)
         self.graphs.append(graph)
         return graph
@@ -52,10 +66,19 @@ class CapturedForward(Runner):
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_transformed():
             return self.uncompiled(*args, **kwargs)
+        if self._reason is not None:
+            return self.fall_back(self._reason, args, kwargs)
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
+        if kind in self._settled:
+            return self._run(self.original, *args, **kwargs)
         before = len(self.graphs)
-        with nullcontext() if kind in self._settled else _capture():
-            result = self._run(self.original, *args, **kwargs)
+        try:
+            with _capture(), as_before(self.original, (args, kwargs), (self._failure,)):
+                result = self._run(self.original, *args, **kwargs)
+        except self._failure as error:
+            cause = error.__cause__ if isinstance(error.__cause__, UnsupportedCallError) else error
+            self._reason = str(cause).partition("\n")[0]
+            return self.fall_back(self._reason, args, kwargs)
         if len(self.graphs) == before:
             self._settled.add(kind)
         elif not before and not any(graph.reader.ends for graph in self.graphs):

@@ -61,11 +61,13 @@ class CapturedGraph(ProgramRunner):
         if not self._tries:
             return self.module.forward(*args)
         self._tries -= 1
+        if not self._tries:
+            self.warn(f"{_KEPT} calls have all done something else because of their sizes or numbers")
         return self._recorded(args, leaves, numbers)
 
     def _recorded(self, args: tuple[Any, ...], leaves: list[Any], numbers: list[float]) -> Any:
         before = _Before(args)
-        tape = Tape([(leaf, ()) for leaf in leaves], {})
+        tape = Tape([(leaf, ()) for leaf in leaves], self.reader.constants)
         trace = Trace(_Runtime(self, tape, args))
         try:
             result = self.reader.run(trace, tape, leaves)

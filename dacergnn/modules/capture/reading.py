@@ -1,9 +1,11 @@
-"""Runs a captured graph once with recorded values: what it does along edges becomes programs, all else stays torch's."""
+"""Runs a captured graph once with recorded values: what it does along edges becomes programs, all else torch does."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from dacergnn.frontends.symbolic.edges import EdgeIndex, EdgeSet, EndIndex, Join
 from dacergnn.frontends.symbolic.expr import const
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.names import Names
-from dacergnn.frontends.symbolic.record import writes
+from dacergnn.frontends.symbolic.record import ABOUT, writes
 from dacergnn.frontends.symbolic.sizes import Size, number
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Value
@@ -44,6 +46,8 @@ class Reader:
         self.ends = [e for e in find_ends(module.graph, self.integers.same) if self._computable(e)]
         self.views = self._views()
         """Nodes that hold ends of edges in another shape; what they are of is known."""
+        self.results = _results_in_use(module.graph)
+        """Results of the graph that it computes others from."""
         self.last_uses = _last_uses(module.graph)
         """The nodes that nobody uses after a node."""
 
@@ -63,6 +67,12 @@ class Reader:
         """Returns the names of the programs of a call, and of the parameters and buffers among its arguments."""
         paths = [(path, a) for node, a in zip(self.inputs, args, strict=True) if (path := _own_path(node)) is not None]
         return Names.of_paths(kind, paths)
+
+    @property
+    def constants(self) -> Mapping[int, Tensor]:
+        """Returns the tensors that belong to the graph itself, by their ids."""
+        found = [_attribute(self.module, str(n.target)) for n in self.module.graph.nodes if n.op == "get_attr"]
+        return {id(v): v for v in found if isinstance(v, Tensor)}
 
     @property
     def numbers(self) -> list[int]:
@@ -112,6 +122,12 @@ class _Run:
                 self.made.pop(dead, None)
         raise AssertionError("a graph ends with its output")
 
+    def _leads_through(self, value: Any) -> None:
+        """Computes a result of which others are made: gradients of these by it lead through its tensor."""
+        if type(value) is Value and value.requires_grad and not self.trace.given(value.node.real):
+            (real,) = self.trace.results((value,))
+            value.node = self.trace.written(real, value.shape)
+
     def _know(self, node: fx.Node, value: Any) -> None:
         """Notes the sizes that an input has by its symbols."""
         example = node.meta.get("example_value")
@@ -156,7 +172,7 @@ class _Run:
             if function is None:
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         elif node.op == "call_function":
-            function: Any = node.target
+            function: Any = Tensor.__setitem__ if node.target is operator.setitem else node.target
         else:
             raise UnsupportedCallError(f"{node.op} {node.target} is in the graph.")
         if isinstance(example, torch.SymInt):
@@ -203,10 +219,9 @@ class _Run:
     def _of_ends(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of ends of edges, and of tensors that hold numbers."""
         handler, result = INDEXING.get(function), None
-        try:
-            result = None if handler is None else handler(self.trace, *args, **kwargs)
-        except (Untranslatable, UnsupportedCallError):
-            pass
+        if handler is not None:
+            with suppress(Untranslatable, UnsupportedCallError):
+                result = handler(self.trace, *args, **kwargs)
         return self._plain(function, plain(args), plain(kwargs)) if result is None else result
 
     def _plain(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -216,8 +231,10 @@ class _Run:
                 return args[0].item()
             raise UnsupportedCallError("a number is read from a tensor (.item()).")
         result = function(*args, **kwargs)
-        if _tensors(result) or _tensors((args, kwargs)):
+        if _tensors(result) or (result is None and _tensors((args, kwargs))):
             self.tape.called(function, args, kwargs, result)
+        elif function not in ABOUT and not _of_numbers(function):
+            raise UnsupportedCallError(f"{getattr(function, '__name__', function)} is called.")
         return result
 
     def _constant(self, value: float, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -261,6 +278,13 @@ class _Run:
         return tree
 
 
+def place_of(node: fx.Node) -> str:
+    """Returns the place in the user's code that a node comes from."""
+    lines = [line.strip() for line in str(node.meta.get("stack_trace") or "").splitlines()]
+    places = [line for line in lines if line.startswith("File ")]
+    return places[-1].removeprefix("File ").replace('"', "") if places else "unknown place"
+
+
 def _own_path(node: fx.Node) -> str | None:
     """Returns the path of the parameter or buffer that an input is; None for an argument of the call."""
     argument = node.meta.get("grapharg")
@@ -268,6 +292,13 @@ def _own_path(node: fx.Node) -> str | None:
     name = str(source() if callable(source) else source)  # a method in some releases of torch
     found = re.findall(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", name)
     return ".".join(found) if found and ("._parameters[" in name or "._buffers[" in name) else None
+
+
+def _of_numbers(function: Any) -> bool:
+    """Returns whether a function of numbers has no other effect than its result."""
+    module = str(getattr(function, "__module__", ""))
+    name = str(getattr(function, "__name__", function))
+    return module in ("_operator", "builtins", "math") or name.startswith(("sym_", "_check", "_assert_scalar"))
 
 
 def _expr(size: torch.SymInt) -> str:
@@ -302,6 +333,11 @@ def _numbers(tree: Any) -> Any:
     if isinstance(tree, tuple | list):
         return type(tree)(map(_numbers, tree))
     return {k: _numbers(v) for k, v in tree.items()} if isinstance(tree, dict) else plain(tree)
+
+
+def _results_in_use(graph: fx.Graph) -> set[fx.Node]:
+    (output,) = [node for node in graph.nodes if node.op == "output"]
+    return {node for node in output.all_input_nodes if len(node.users) > 1}
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
