@@ -65,8 +65,8 @@ def forecast_of(layer: Any, graph: Any, mode: str, device: Device, *, tf32: bool
     from dacergnn.runtime.clocks import ProgramWithClocks
     from dacergnn.sdfg_passes import compile_program
 
-    compiled = layer.compiled((layer.dtype, *layer.options), graph, layer.dtype, layer.program)
-    wrt = [n for n in compiled.inputs if n == "x" or layer.array(n, graph).requires_grad] if mode == "train" else []
+    compiled, arrays = layer.compiled(layer.program(), layer.dtype, graph), layer.arrays(graph)
+    wrt = [n for n in compiled.inputs if n == "x" or arrays[n].requires_grad] if mode == "train" else []
     compilation = compile_program(
         compiled.sdfg, wrt, compiled.config, compiled.index_type, compiled.profile, keep=False
     )

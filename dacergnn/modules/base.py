@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
 
 from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError, VerificationError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
+from dacergnn.graph.profile import profile_of
+from dacergnn.graph.traced import encodings_of
+from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.loaded import LoadedProgram
+from dacergnn.modules.programs import compiled_program
 from dacergnn.modules.sdfg_files import RECORD, read_record
 from dacergnn.modules.writes import Writes
 
 
 class RunsPrograms:
-    """Remembers the last program that ran, for reports."""
+    """Holds the programs of a layer, by what they depend on, and the calls that repeat; remembers the last call.
 
-    kind: str
-    """Name of the layer that is computed."""
-    config: Config
+    Args:
+        config: Says how programs are compiled, and how calls run them.
+    """
+
     refusal: str | None = None
     """The reason for which the last uncompiled call ran as it was."""
-    """Says how its programs are compiled, and how calls run them."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.compiled_programs: dict[tuple[Any, ...], CompiledProgram] = {}
+        """The programs so far, by the properties of calls that they depend on."""
+        self.captures = self._new_captures()
+        """The calls that are replayed as CUDA graphs; None without ``cuda_graph``."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Returns the name of the layer that is computed."""
+
+    @property
+    def shares_plan(self) -> bool:
+        """Returns whether other programs may ask some of the questions that a plan in ``config`` answers."""
+        return False
+
+    @property
+    def notes(self) -> list[str | None]:
+        """Returns notes on how calls are repeated, for reports."""
+        return [] if self.captures is None else [self.captures.summary]
 
     @property
     def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None:
@@ -38,14 +65,37 @@ class RunsPrograms:
         if compiled.step_config.memory is None:
             compiled.writes = self.__dict__["_writes"] = self.__dict__.get("_writes") or Writes()
 
-    @property
-    def compiled_programs(self) -> dict[Any, CompiledProgram]:
-        """Returns the programs that have run, by the properties of calls that they depend on."""
-        raise NotImplementedError
+    def compiled(
+        self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str] = frozenset()
+    ) -> CompiledProgram:
+        """Returns the compiled form of a call's program, whose choices are made for the first graph of its kind.
+
+        Args:
+            sparse: The arrays of the call that are sparse.
+        """
+        index, device = graph.index_dtype, graph.device.type
+        key = (program, dtype, index, graph.single_typed, device, sparse)
+        compiled = self.compiled_programs.get(key)
+        if compiled is None:
+            self.check_loaded(program)
+            profile = profile_of(self.like(graph), [known.profile for known in self.compiled_programs.values()])
+            config, shared = self.config.on(device), self.shares_plan
+            compiled = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
+            compiled.title = self.kind
+            if encodings_of(graph) is None:  # torch.export refuses modules whose attributes change
+                self.compiled_programs[key] = compiled
+        return compiled
+
+    def like(self, graph: HeteroGraph) -> HeteroGraph:
+        """Returns the graph whose sizes decide choices for ``graph``."""
+        return graph
 
     def forget_calls(self) -> None:
         """Forgets repeated calls, so that the next call looks up its program again even if it is like one before."""
-        raise NotImplementedError
+        self.captures = self._new_captures()
+
+    def _new_captures(self) -> Captures | None:
+        return Captures(self, self.config.check_graph) if self.config.cuda_graph else None
 
     def save_sdfg(self, folder: str | Path) -> list[Path]:
         """Writes the SDFGs of the steps of the last call's program: ``00_frontend.sdfg``, ...; returns their paths.
@@ -120,14 +170,3 @@ class RunsPrograms:
         if self.last_call is not None and self.last_call[0] is before:
             self.remember(after, self.last_call[1])
         self.forget_calls()
-
-
-class ProgramModule(RunsPrograms, nn.Module):
-    """Represents a module of this package whose calls run compiled programs."""
-
-    @property
-    def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return type(self).__name__
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last": None, "_writes": None}

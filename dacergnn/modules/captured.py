@@ -12,8 +12,7 @@ from torch import Tensor
 from dacergnn.config import CheckGraph
 from dacergnn.errors import ArrayError, DacergnnError, DeviceError
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.base import RunsPrograms
-from dacergnn.modules.captured_call import Captured, Function
+from dacergnn.modules.captured_call import Captured, Function, Remembers
 from dacergnn.modules.signature import CallSignature, is_modified
 from dacergnn.runtime import cuda_graph
 from dacergnn.runtime.cuda_device import allows_tf32
@@ -29,7 +28,7 @@ class Captures:
     later backward still needs, calls within another recording, and calls that write to tensors of the layer.
     """
 
-    def __init__(self, layer: RunsPrograms, check: CheckGraph) -> None:
+    def __init__(self, layer: Remembers, check: CheckGraph) -> None:
         self._layer = weakref.ref(layer)
         self._check: CheckGraph = check
         self._kept: list[Captured] = []

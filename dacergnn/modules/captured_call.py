@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from operator import is_
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,12 +15,22 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils import _pytree as pytree
 
 from dacergnn.errors import DeviceError
-from dacergnn.modules.base import RunsPrograms
+from dacergnn.graph import HeteroGraph
+from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.signature import CallSignature
 from dacergnn.runtime import cuda_graph
 
 Function = Callable[..., Any]
 """Takes the tensors to compute with in place of others, by their ids, and then the arguments of a call."""
+
+
+class Remembers(Protocol):
+    """Describes what recorded calls tell their layer, which remembers its last program and graph."""
+
+    @property
+    def last_call(self) -> tuple[CompiledProgram, HeteroGraph] | None: ...
+
+    def remember(self, compiled: CompiledProgram, graph: HeteroGraph) -> None: ...
 
 
 class Captured:
@@ -40,7 +50,7 @@ class Captured:
         tensors: Sequence[Tensor],
         key: list[Any],
         device: torch.device,
-        layer: RunsPrograms | None,
+        layer: Remembers | None,
     ) -> None:
         self.signature, self._key, self._tensors = signature, key, list(tensors)
         tensors = self._read = [*dict.fromkeys(tensors)]  # one with two names has one gradient

@@ -13,19 +13,11 @@ from torch import Tensor, nn
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError
-from dacergnn.frontends.features import is_sparse
+from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.traced import encodings_of
-from dacergnn.modules.autocast import autocast_type, is_autocast
-from dacergnn.modules.compiled import CompiledProgram
-from dacergnn.modules.elements import cast
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
-from dacergnn.modules.torch_operator import operator_outputs
 from dacergnn.modules.user_program import LEADING, UserProgram
-from dacergnn.program import Program, parse
-from dacergnn.program.names import sdfg_name
-from dacergnn.runtime.transformed import is_recorded
 
 Result = Tensor | tuple[Tensor, ...]
 Shape = int | tuple[int, ...] | None
@@ -34,17 +26,6 @@ _CALLS = 64
 
 class UserLayer(GraphLayer):
     """Runs a program of a user on the arrays of a call, in the order of the program's signature."""
-
-    def __init__(self, config: Config | None) -> None:
-        super().__init__(config)
-        self._calls: dict[tuple[Any, ...], CompiledProgram] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_calls": {}}
-
-    def forget_calls(self) -> None:
-        super().forget_calls()
-        self._calls.clear()
 
     @property
     @abstractmethod
@@ -55,62 +36,18 @@ class UserLayer(GraphLayer):
     def kind(self) -> str:
         return self.user.name
 
-    def arrays(self, inputs: Sequence[Any]) -> list[Any]:
-        """Returns all arrays of the program for the inputs of a call."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.user.names
+
+    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
         return list(inputs)
 
-    def compute(self, graph: HeteroGraph, *inputs: Any) -> Result:
-        """Runs a call with one value for each input."""
-        if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
-            outputs = self._eager(graph, *inputs)
-        elif torch.compiler.is_compiling() or is_recorded():
-            outputs = tuple(operator_outputs(self, (graph, *inputs), {}))
-        else:
-            outputs = self._run(graph, *inputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+    def program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
+        return self.user.program(self.values(graph, inputs))
 
-    def _eager(self, graph: HeteroGraph, *inputs: Any) -> tuple[Tensor, ...]:
-        """Runs the kernels of a call."""
-        arrays = self.arrays(inputs)
-        if is_autocast():
-            own = next((a.dtype for a in arrays if isinstance(a, Tensor) and a.is_floating_point()), torch.float32)
-            dtype = autocast_type(graph.device, self.config, own)
-            arrays = arrays if dtype is None else [cast(a, dtype) for a in arrays]
-        tensors = [a for a in arrays if a is not None]
-        try:
-            call = (graph.key, tensors[0].dtype, *[None if a is None else (a.shape, a.layout) for a in arrays])
-        except (AttributeError, IndexError):
-            self.user.check(graph, arrays, self.config)
-            raise
-        compiled = self._calls.get(call) or self._specialize(call, graph, arrays)
-        try:
-            return self.computed(compiled, graph, tensors)
-        except ArrayError:
-            self.user.check(graph, arrays, self.config)  # raises an error that says more
-            raise
-
-    def _specialize(self, call: tuple[Any, ...], graph: HeteroGraph, arrays: list[Any]) -> CompiledProgram:
-        """Returns the program for the row shapes of a call, and keeps it for calls of equal shapes on this graph."""
+    def check(self, graph: HeteroGraph, arrays: Sequence[Any]) -> None:
         self.user.check(graph, arrays, self.config)
-        program = self.user.program(arrays)
-        if len(self._calls) >= _CALLS:
-            self._calls.clear()
-        dtype = call[1]
-        named = zip(self.user.names, arrays, strict=True)
-        sparse = frozenset(sdfg_name(n) for n, a in named if a is not None and is_sparse(a))
-        compiled = self.compiled((dtype, program), graph, dtype, lambda: program, sparse)
-        if encodings_of(graph) is None:  # torch.export refuses modules whose attributes change
-            self._calls[call] = compiled
-        return compiled
-
-    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
-        graph, *inputs = args
-        return dict(enumerate(module._eager(graph, *inputs)))
-
-    def result(self, graph: HeteroGraph, *inputs: Any) -> dict[int, tuple[int, ...]]:
-        program = self.user.program(self.arrays(inputs))
-        view = Program(parse(program.source, **dict(program.bindings)))
-        return {i: (graph.size(view.space(n)), *view.sdfg.arrays[n].shape[1:]) for i, n in enumerate(view.outputs)}
 
 
 class ProgramFunction(UserLayer):
@@ -220,7 +157,7 @@ class FunctionModule(UserLayer):
     def extra_repr(self) -> str:
         return f"{self.kind}: {', '.join(f'{n} {list(p.shape)}' for n, p in self.named_parameters())}"
 
-    def arrays(self, inputs: Sequence[Any]) -> list[Any]:
+    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
         own, values = Attributes(self), iter(inputs)
         return [own[n] if n in self._own else None if n in self._absent else next(values) for n in self.user.names]
 

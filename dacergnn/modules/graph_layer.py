@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
 
@@ -13,67 +13,97 @@ from torch import Tensor, nn
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError
 from dacergnn.frontends import ProgramSource
+from dacergnn.frontends.features import is_sparse
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import check_kernels
-from dacergnn.graph.profile import profile_of
 from dacergnn.graph.traced import encodings_of
-from dacergnn.modules.base import ProgramModule
-from dacergnn.modules.captured import Captures
+from dacergnn.modules.autocast import autocast_type, is_autocast
+from dacergnn.modules.base import RunsPrograms
 from dacergnn.modules.compiled import CompiledProgram
-from dacergnn.modules.elements import with_parameters
+from dacergnn.modules.elements import cast, with_parameters
 from dacergnn.modules.exported import run_traced
-from dacergnn.modules.programs import compiled_program
-from dacergnn.modules.torch_operator import register_layer
+from dacergnn.modules.torch_operator import operator_outputs, register_layer
 from dacergnn.modules.ways.exchange import Exchange, ExchangingGraph
+from dacergnn.program import Program, parse
+from dacergnn.program.names import sdfg_name
+from dacergnn.runtime.transformed import is_recorded
+
+_CALLS = 64
+_OF_PROCESS = ("_last", "_writes", "_calls", "captures", "number")
+"""Attributes that copies and pickles make anew."""
 
 
-class GraphLayer(ProgramModule, ABC):
-    """Represents a module that runs programs on the graph of each call."""
+class GraphLayer(RunsPrograms, nn.Module, ABC):
+    """Represents a module that runs a program on the graph and the arrays of each call.
 
-    _captures: Captures | None
-    """The calls that are replayed as CUDA graphs; None without ``cuda_graph``."""
-    original: GraphLayer
-    number: int
+    Subclasses say which program that is, and where its arrays come from.
+    """
 
     def __init__(self, config: Config | None) -> None:
-        super().__init__()
-        self.config = config or Config()
-        self._compiled: dict[tuple[Any, ...], CompiledProgram] = {}
+        nn.Module.__init__(self)
+        RunsPrograms.__init__(self, config or Config())
         self._register()
 
     def _register(self) -> None:
-        # Traced calls look for these. They are set past nn.Module, which would make the layer its own submodule.
-        object.__setattr__(self, "original", self)
-        object.__setattr__(self, "number", register_layer(self))
-        object.__setattr__(
-            self, "_captures", Captures(self, self.config.check_graph) if self.config.cuda_graph else None
-        )
+        self.number = register_layer(self)
+        self._calls: dict[tuple[Any, ...], CompiledProgram] = {}
+        """The programs of the last calls, by graph, element type and form of the arrays."""
 
     def __getstate__(self) -> dict[str, Any]:
-        transient = ("original", "number", "_captures", "_compiled")
-        state = {k: v for k, v in super().__getstate__().items() if k not in transient}
-        return {**state, "_compiled": self.loaded_programs}
+        state = {name: value for name, value in vars(self).items() if name not in _OF_PROCESS}
+        return {**state, "compiled_programs": self.loaded_programs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"_compiled": {}, **state})
+        super().__setstate__({"compiled_programs": {}, **state})
         self._register()
+        self.captures = self._new_captures()
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+    @property
+    def original(self) -> GraphLayer:
+        """Returns the module that holds the parameters."""
+        return self
+
+    @property
+    def options(self) -> tuple[object, ...]:
+        """Returns what the program depends on besides the shapes of its arrays; it may be set at any time."""
+        return ()
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Returns the names of the program's arrays."""
+
+    @abstractmethod
+    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+        """Returns the program's arrays for the inputs of a call, None for those that are not there."""
+
+    @abstractmethod
+    def program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
+        """Returns the program for the inputs of a call."""
+
+    def element_type(self, tensors: Sequence[Tensor]) -> torch.dtype:
+        """Returns the type that a call computes in without autocast."""
+        return tensors[0].dtype
+
+    def check(self, graph: HeteroGraph, arrays: Sequence[Any]) -> None:
+        """Raises ArrayError with the reason, if it knows more than the kernels why arrays do not fit."""
 
     @property
     def notes(self) -> list[str | None]:
         """Returns notes on how calls are repeated, and on what processes exchange, for reports."""
-        notes = [] if self._captures is None else [self._captures.summary]
+        notes = super().notes
         if self.last_call is not None and isinstance(self.last_call[1], ExchangingGraph):
             exchange = self.last_call[0].way(Exchange)
             notes.append(None if exchange is None else exchange.on(self.last_call[1]).summary)
         return notes
 
-    @property
-    def compiled_programs(self) -> dict[Any, CompiledProgram]:
-        return self._compiled
-
     def forget_calls(self) -> None:
-        if self._captures is not None:
-            object.__setattr__(self, "_captures", Captures(self, self.config.check_graph))
+        super().forget_calls()
+        self._calls.clear()
 
     def reset_parameters(self) -> None:
         """Sets matrices and vectors to Glorot-uniform values, biases to zero, and priors, gates and scalars to one."""
@@ -87,24 +117,18 @@ class GraphLayer(ProgramModule, ABC):
                 bound = sqrt(6.0 / (rows + parameter.size(-1)))
                 nn.init.uniform_(parameter, -bound, bound)
 
-    @abstractmethod
-    def _eager(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the kernels of a call."""
-
-    def computed(self, compiled: CompiledProgram, graph: HeteroGraph, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        """Returns the results of a program; while torch.export traces, those of an operator that carries it."""
-        traced = encodings_of(graph)
-        if traced is not None:
-            return run_traced(compiled, traced, inputs)
-        self.remember(compiled, graph)
-        return compiled(graph, inputs)
-
-    def _run(self, *args: Any) -> Any:
-        """Returns the result of a call; replays it if possible."""
-        if self._captures is None:
-            return self._eager(*args)
-        own = [p for p in self._parameters.values() if p is not None]
-        return self._captures.run(self._captured, args, {}, own, self.training)
+    def compute(self, graph: HeteroGraph, *inputs: Any) -> Any:
+        """Returns the result of a call, or the tuple of its results."""
+        if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
+            outputs = self._eager(graph, *inputs)
+        elif torch.compiler.is_compiling() or is_recorded():
+            outputs = tuple(operator_outputs(self, (graph, *inputs), {}))
+        elif self.captures is None:
+            outputs = self._eager(graph, *inputs)
+        else:
+            own = [p for p in self._parameters.values() if p is not None]
+            outputs = self.captures.run(self._captured, (graph, *inputs), {}, own, self.training)
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def _captured(self, instead: Mapping[int, Tensor], *args: Any) -> Any:
         if not instead:
@@ -115,34 +139,53 @@ class GraphLayer(ProgramModule, ABC):
         self.remember(*layer.last_call)
         return result
 
-    def compiled(
-        self,
-        key: tuple[Any, ...],
-        graph: HeteroGraph,
-        dtype: torch.dtype,
-        make: Callable[[], ProgramSource],
-        sparse: frozenset[str] = frozenset(),
-    ) -> CompiledProgram:
-        """Returns the compiled program under ``key``; choices are made for the first graph of its kind."""
-        key = (*key, graph.index_dtype, graph.single_typed, graph.device.type, sparse)
-        compiled = self._compiled.get(key)
+    def _eager(self, graph: HeteroGraph, *inputs: Any) -> tuple[Tensor, ...]:
+        """Runs the kernels of a call."""
+        arrays, traced = self.values(graph, inputs), encodings_of(graph)
+        tensors = [a for a in arrays if a is not None]
+        try:
+            dtype = self.element_type(tensors)
+            if is_autocast() and (other := autocast_type(graph.device, self.config, dtype)) is not None:
+                dtype, arrays = other, [cast(a, other) for a in arrays]
+                tensors = [a for a in arrays if a is not None]
+            shapes = [None if a is None else (a.shape, a.layout) for a in arrays]
+        except (AttributeError, IndexError):
+            self.check(graph, arrays)
+            raise
+        if traced is not None:  # torch.export refuses modules whose attributes change
+            return run_traced(self._specialize(dtype, graph, inputs, arrays), traced, tensors)
+        call = (graph.key, dtype, *self.options, *shapes)
+        compiled = self._calls.get(call)
         if compiled is None:
-            config, program = self.config.on(graph.device.type), make()
-            self.check_loaded(program)
-            profile = profile_of(graph, [known.profile for known in self._compiled.values()])
-            compiled = compiled_program(program, dtype, graph.index_dtype, config, profile, sparse)
-            compiled.title = self.kind
-            if encodings_of(graph) is None:  # torch.export refuses modules whose attributes change
-                self._compiled[key] = compiled
-        return compiled
+            compiled = self._specialize(dtype, graph, inputs, arrays)
+            if len(self._calls) >= _CALLS:
+                self._calls.clear()
+            self._calls[call] = compiled
+        self.remember(compiled, graph)
+        try:
+            return compiled(graph, tensors)
+        except ArrayError:
+            self.check(graph, arrays)  # raises an error that says more
+            raise
 
-    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _specialize(
+        self, dtype: torch.dtype, graph: HeteroGraph, inputs: Sequence[Any], arrays: Sequence[Any]
+    ) -> CompiledProgram:
+        """Returns the program for the row shapes of a call."""
+        self.check(graph, arrays)
+        named = zip(self.names, arrays, strict=True)
+        sparse = frozenset([sdfg_name(n) for n, a in named if a is not None and is_sparse(a)])
+        return self.compiled(self.program_of(graph, inputs), dtype, graph, sparse)
+
+    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
         """Runs a traced call with the parameters of ``module``."""
-        return module.forward(*args, **kwargs)
+        return dict(enumerate(module._eager(*args)))
 
-    @abstractmethod
-    def result(self, *args: Any, **kwargs: Any) -> Any:
+    def result(self, graph: HeteroGraph, *inputs: Any) -> dict[int, tuple[int, ...]]:
         """Returns the shapes of a call's results, for tracers."""
+        program = self.program_of(graph, inputs)
+        view = Program(parse(program.source, **dict(program.bindings)))
+        return {i: (graph.size(view.space(n)), *view.sdfg.arrays[n].shape[1:]) for i, n in enumerate(view.outputs)}
 
 
 def check_graph(graph: object) -> None:

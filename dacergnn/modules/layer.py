@@ -91,8 +91,7 @@ class CompiledLayer(nn.Module):
 
     def __reduce__(self) -> tuple[Any, ...]:
         core = self._dacergnn
-        options = core.original, core.config, core.on_unsupported
-        state = *options, core.plan_use, core.loaded_programs
+        state = core.original, *_options(core)
         return _blank, (type(core.original),), state, None, None, _restore  # the state may lead back here
 
     def __prepare_scriptable__(self) -> nn.Module:
@@ -167,19 +166,22 @@ def _plain(layer: CompiledLayer | None, original: nn.Module | None) -> nn.Module
 def _again(layer: CompiledLayer, original: nn.Module, blank: CompiledLayer | None = None) -> CompiledLayer:
     """Returns a layer for a copy of the original that shares graphs with ``layer``; uses ``blank`` if that is given."""
     core = core_of(layer)
-    result = LayerCore(original, core.config, core.graphs, core.on_unsupported)
-    result.plan_use = core.plan_use
-    result.compiled.update(core.loaded_programs)
-    return compile_layer(result, blank)
+    return _restore(blank, (original, *_options(core)), core.graphs)
+
+
+def _options(core: LayerCore) -> tuple[Config, OnUnsupported, LayerUse | None, dict[Any, LoadedProgram]]:
+    """Returns what copies and pickles of a layer take over besides the original; builds come from the cache."""
+    return core.config, core.on_unsupported, core.plan_use, core.loaded_programs
 
 
 def _restore(
-    layer: CompiledLayer,
+    layer: CompiledLayer | None,
     state: tuple[nn.Module, Config, OnUnsupported, LayerUse | None, dict[Any, LoadedProgram]],
-) -> None:
-    """Restores a blank layer from a pickle; builds come from the cache, and graphs are encoded again."""
+    graphs: GraphCache | None = None,
+) -> CompiledLayer:
+    """Returns a layer with the state of another one, which is the blank ``layer`` if that is given."""
     original, config, on_unsupported, plan_use, loaded = state
-    core = LayerCore(original, config, GraphCache(config.check_graph), on_unsupported)
+    core = LayerCore(original, config, graphs or GraphCache(config.check_graph), on_unsupported)
     core.plan_use = plan_use
-    core.compiled.update(loaded)
-    compile_layer(core, layer)
+    core.compiled_programs.update(loaded)
+    return compile_layer(core, layer)

@@ -45,6 +45,10 @@ class LayerCore(Core):
         self.find_original: Callable[[], nn.Module] = lambda: original
 
     @property
+    def shares_plan(self) -> bool:
+        return self.plan_use is not None and not (self.plan_use.alone and self.runner.runs_one_program)
+
+    @property
     def frontend(self) -> Any:
         """Returns the front end of the layer; None where calls are traced, or run the original."""
         return getattr(self.runner, "frontend", None)

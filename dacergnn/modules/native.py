@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,32 +12,21 @@ from torch import Tensor, nn
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends import ProgramSource, programs
-from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import spec
 from dacergnn.frontends.parameters import Attributes
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.autocast import autocast_type
 from dacergnn.modules.graph_layer import GraphLayer, check_graph
-from dacergnn.modules.torch_operator import operator_call
-from dacergnn.runtime.transformed import is_recorded
 
 
 class NativeLayer(GraphLayer):
     """Represents a layer from node features to node features; subclasses declare the program and its other arrays."""
 
+    others: ClassVar[tuple[str, ...]]
+    """Names of the arrays of the program other than x, in its order."""
+
     @abstractmethod
     def program(self) -> ProgramSource:
         """Returns the program and the specifications of its arrays."""
-
-    @property
-    @abstractmethod
-    def options(self) -> tuple[object, ...]:
-        """Returns the options that the program depends on besides parameter shapes; they may be set at any time."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Returns the size of a row of the result."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -43,13 +34,24 @@ class NativeLayer(GraphLayer):
         own = next((p for p in self._parameters.values() if p is not None), None)
         return (next(self.parameters()) if own is None else own).dtype
 
-    def array(self, name: str, graph: HeteroGraph) -> Tensor:
-        """Returns an array of the program other than x."""
-        return Attributes(self)[name]
-
     def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Returns all arrays of the program other than x."""
-        return {name: self.array(name, graph) for name in self.program().arrays if name != "x"}
+        values = zip(self.others, self.values(graph, ()), strict=True)
+        return {name: value for name, value in values if value is not None}
+
+    @property
+    def names(self) -> Sequence[str]:
+        return "x", *self.others
+
+    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+        own = Attributes(self)
+        return [*inputs, *[own[name] for name in self.others]]
+
+    def program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
+        return self.program()
+
+    def element_type(self, tensors: Sequence[Tensor]) -> torch.dtype:
+        return self.dtype
 
     def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
         """Returns rows [ND, out_channels] for node features x [NS, in_channels].
@@ -60,24 +62,7 @@ class NativeLayer(GraphLayer):
         check_graph(graph)
         if not isinstance(x, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArrayError("x", f"is a {type(x).__name__}; it must be a tensor with a row for each source node")
-        if torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling():
-            return self._eager(x, graph)
-        if torch.compiler.is_compiling() or is_recorded():
-            return operator_call(self, (x, graph), {})
-        return self._run(x, graph)
-
-    def _eager(self, x: Tensor, graph: HeteroGraph) -> Tensor:
-        own = self.dtype
-        autocast = autocast_type(graph.device, self.config, own)
-        dtype = autocast or own
-        sparse = frozenset(("x",)) if is_sparse(x) else frozenset[str]()
-        compiled = self.compiled((dtype, *self.options), graph, dtype, self.program, sparse)
-        inputs = [x if name == "x" else self.array(name, graph) for name in compiled.inputs]
-        (out,) = self.computed(compiled, graph, inputs if autocast is None else [a.to(dtype) for a in inputs])
-        return out.flatten(1)
-
-    def result(self, x: Tensor, graph: HeteroGraph) -> tuple[int, int]:
-        return graph.size("ND"), self.width
+        return self.compute(graph, x).flatten(1)
 
 
 class RGCN(NativeLayer):
@@ -86,6 +71,8 @@ class RGCN(NativeLayer):
     Args:
         aggr: "mean" over the edges of each (destination, relation), or "add".
     """
+
+    others = ("W", "norm", "root", "bias")
 
     def __init__(
         self, in_channels: int, out_channels: int, num_relations: int, *, aggr: str = "mean",
@@ -102,11 +89,7 @@ class RGCN(NativeLayer):
 
     @property
     def options(self) -> tuple[object, ...]:
-        return self.aggr, self.root is None, self.bias is None
-
-    @property
-    def width(self) -> int:
-        return self.W.size(2)
+        return (self.aggr,)
 
     def program(self) -> ProgramSource:
         _, k, m = self.W.shape
@@ -116,14 +99,9 @@ class RGCN(NativeLayer):
             root=spec("ONE", k, m) if root else None, bias=spec("ONE", m) if bias else None,
         )  # fmt: skip
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Returns the element type of the parameters."""
-        own = next((p for p in self._parameters.values() if p is not None), None)
-        return (next(self.parameters()) if own is None else own).dtype
-
-    def array(self, name: str, graph: HeteroGraph) -> Tensor:
-        return graph.pair_mean_weights(self.W.dtype) if name == "norm" else super().array(name, graph)
+    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+        norm = graph.pair_mean_weights(self.W.dtype) if self.aggr == "mean" else None
+        return [*inputs, self.W, norm, self.root, self.bias]
 
 
 class RGAT(NativeLayer):
@@ -131,6 +109,8 @@ class RGAT(NativeLayer):
 
     ``q`` and ``k`` [heads, out_channels] weigh the transformed destination and source.
     """
+
+    others = ("W", "q", "k", "bias")
 
     def __init__(
         self, in_channels: int, out_channels: int, num_relations: int, *, heads: int = 1,
@@ -146,11 +126,7 @@ class RGAT(NativeLayer):
 
     @property
     def options(self) -> tuple[object, ...]:
-        return self.heads, self.channels, self.negative_slope, self.bias is None
-
-    @property
-    def width(self) -> int:
-        return self.heads * self.channels
+        return self.heads, self.channels, self.negative_slope
 
     def program(self) -> ProgramSource:
         vector = spec("ONE", self.heads, self.channels)
@@ -163,6 +139,8 @@ class RGAT(NativeLayer):
 
 class HGT(NativeLayer):
     """Computes a heterogeneous graph transformer layer; ``channels`` come in and go out, divided over ``heads``."""
+
+    others = ("W_k", "W_q", "W_v", "W_att", "W_msg", "pri", "A", "skip")
 
     def __init__(
         self,
@@ -189,12 +167,8 @@ class HGT(NativeLayer):
     def options(self) -> tuple[object, ...]:
         return self.heads, self.dim
 
-    @property
-    def width(self) -> int:
-        return self.heads * self.dim
-
     def program(self) -> ProgramSource:
-        width = self.width
+        width = self.heads * self.dim
         typed, relation = spec("T", width, width), spec("R", self.heads, self.dim, self.dim)
         return ProgramSource.of(
             programs.hgt, x=spec("NS", width), W_k=typed, W_q=typed, W_v=typed, A=typed, W_att=relation, W_msg=relation,

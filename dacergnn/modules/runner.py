@@ -13,10 +13,8 @@ from torch import nn
 from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.profile import profile_of
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
-from dacergnn.modules.programs import compiled_program
 
 FAILURES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
@@ -51,44 +49,25 @@ class Runner:
     @property
     def notes(self) -> list[str | None]:
         """Returns notes on how calls are repeated, for reports."""
-        captures = self.core.captures
-        return [] if captures is None else [captures.summary]
+        return self.core.notes
 
     def compiled(
         self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str] = frozenset()
     ) -> CompiledProgram:
-        """Returns the compiled form of the program of a call whose arrays ``sparse`` are sparse."""
-        index = graph.index_dtype
+        """Returns what `Core.compiled` returns."""
         # Hashing a program takes longer than a lookup by id. The program is kept, so that no other one gets its id.
-        key = (id(program), dtype, index, graph.single_typed, graph.device.type, sparse)
+        key = (id(program), dtype, graph.index_dtype, graph.single_typed, graph.device.type, sparse)
         entry = self._compiled.get(key)
         if entry is None:
-            entry = self._compiled[key] = (program, self._compile(program, dtype, graph, sparse))
+            entry = self._compiled[key] = (program, self.core.compiled(program, dtype, graph, sparse))
         return entry[1]
-
-    def _compile(
-        self, program: ProgramSource, dtype: torch.dtype, graph: HeteroGraph, sparse: frozenset[str]
-    ) -> CompiledProgram:
-        """Returns the compiled form, whose choices are made for the layer's first graph of its kind."""
-        core, index = self.core, graph.index_dtype
-        key = (program, dtype, index, graph.single_typed, graph.device.type, sparse)
-        compiled = core.compiled.get(key)
-        if compiled is None:
-            core.check_loaded(program)
-            profile = profile_of(core.graphs.like(graph), [known.profile for known in core.compiled.values()])
-            config = core.config.on(graph.device.type)
-            shared = core.plan_use is not None and not (core.plan_use.alone and self.runs_one_program)
-            compiled = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
-            compiled.title = core.kind
-            core.compiled[key] = compiled
-        return compiled
 
     def check_plan(self) -> None:
         """Raises DacergnnError if a call has shown that nobody asks a question that the user's plan answers."""
         use = self.core.plan_use
         if use is not None:
             try:
-                use.note(self.core.compiled.values())
+                use.note(self.core.compiled_programs.values())
             except DacergnnError:
                 self.forget_calls()  # so that the next call raises the error again
                 raise

@@ -346,9 +346,9 @@ def test_calls_that_read_are_named(layers: tuple[RGCN, RGCN], graph: Any, monkey
     layer = layers[0]
     eager = layer._eager  # pyright: ignore[reportPrivateUsage]
 
-    def reads(x: Tensor, graph: Any) -> Tensor:
+    def reads(graph: Any, x: Tensor) -> tuple[Tensor, ...]:
         assert bool((x == x).all())
-        return eager(x, graph)
+        return eager(graph, x)
 
     monkeypatch.setattr(layer, "_eager", reads)
     layer(features(0), graph)

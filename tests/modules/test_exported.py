@@ -19,6 +19,7 @@ from dacergnn.deploy.capture import dynamic_shapes
 from dacergnn.modules import HGT, RGAT
 from dacergnn.modules.exported import ExportedProgramText, program_operator
 from tests.deploy.networks import assert_equal, leaves, trained
+from tests.modules.functions import scaled
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning")
 _RUN = """
@@ -122,14 +123,28 @@ def test_a_text_of_another_compiler_or_format() -> None:
         ExportedProgramText.from_json(json.dumps({**fields, "format": 99, "version": "9.0"}))
 
 
-@pytest.mark.parametrize("kind", [RGAT, HGT])
-def test_graphs_are_arguments(kind: type[nn.Module], tmp_path: Path) -> None:
-    layer = HGT(8, 3, 9, heads=2) if kind is HGT else kind(8, 8, 9)
+class Scaled(nn.Module):
+    """Calls a compiled function whose parameters it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.function = scaled.module(num_edge_types=9, W=(8, 8), q=8)
+
+    def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
+        return self.function(graph, x)
+
+
+OWN = {"RGAT": lambda: RGAT(8, 8, 9), "HGT": lambda: HGT(8, 3, 9, heads=2), "function": Scaled}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_graphs_are_arguments(kind: str, tmp_path: Path) -> None:
+    layer = OWN[kind]()
 
     def arguments(nodes: int, edges: int) -> tuple[Tensor, HeteroGraph]:
         types, pairs = torch.arange(nodes) * 3 // nodes, torch.randint(nodes, (2, edges))
         relations = types[pairs[0]] * 3 + types[pairs[1]]
-        options: dict[str, Any] = {"node_type": types, "num_node_types": 3} if kind is HGT else {}
+        options: dict[str, Any] = {"node_type": types, "num_node_types": 3} if kind == "HGT" else {}
         return torch.randn(nodes, 8), HeteroGraph.from_arrays(
             pairs, relations, num_nodes=nodes, num_edge_types=9, **options
         )

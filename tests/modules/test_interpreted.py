@@ -31,7 +31,7 @@ def test_layers_of_tests_run_in_numpy() -> None:
     kind = next(kind for kind in KINDS if kind.name == "pyg.GCNConv")
     module: Any = kind.compiled()
     module(*kind.arguments())
-    programs = core_of(module).compiled.values()
+    programs = core_of(module).compiled_programs.values()
     found = {type(v.forward).__name__ for program in programs for v in program.variants}
     assert found == {"InterpretedExecutable"}
 

@@ -173,7 +173,7 @@ def two_programs() -> nn.Module:
 def test_programs_of_a_traced_layer_share_a_plan() -> None:
     plain: Any = dacergnn.optimize(two_programs())
     plain(*arguments())
-    asked = [{q for b in p.variants for q in b.compilation.asked} for p in core_of(plain).compiled.values()]
+    asked = [{q for b in p.variants for q in b.compilation.asked} for p in core_of(plain).compiled_programs.values()]
     assert len(asked) == 2
     question = min(q for q in asked[1] - asked[0] if q.endswith("tile_rows"))
     fast = dacergnn.optimize(two_programs(), config=Config(plan=Plan.of({question: "64"})))
