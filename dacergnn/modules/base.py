@@ -45,7 +45,7 @@ class RunsPrograms:
         """Returns the name of the layer that is computed."""
 
     @property
-    def shares_plan(self) -> bool:
+    def _shares_plan(self) -> bool:
         """Returns whether other programs may ask some of the questions that a plan in ``config`` answers."""
         return False
 
@@ -78,15 +78,15 @@ class RunsPrograms:
         compiled = self.compiled_programs.get(key)
         if compiled is None:
             self.check_loaded(program)
-            profile = profile_of(self.like(graph), [known.profile for known in self.compiled_programs.values()])
-            config, shared = self.config.on(device), self.shares_plan
+            profile = profile_of(self._like(graph), [known.profile for known in self.compiled_programs.values()])
+            config, shared = self.config.on(device), self._shares_plan
             compiled = compiled_program(program, dtype, index, config, profile, sparse, shared=shared)
             compiled.title = self.kind
             if encodings_of(graph) is None:  # torch.export refuses modules whose attributes change
                 self.compiled_programs[key] = compiled
         return compiled
 
-    def like(self, graph: HeteroGraph) -> HeteroGraph:
+    def _like(self, graph: HeteroGraph) -> HeteroGraph:
         """Returns the graph whose sizes decide choices for ``graph``."""
         return graph
 

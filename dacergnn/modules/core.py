@@ -36,8 +36,8 @@ class Core(RunsPrograms):
         return type(self.original).__name__
 
     @property
-    def shares_plan(self) -> bool:
+    def _shares_plan(self) -> bool:
         return self.plan_use is not None
 
-    def like(self, graph: HeteroGraph) -> HeteroGraph:
+    def _like(self, graph: HeteroGraph) -> HeteroGraph:
         return self.graphs.like(graph)

@@ -37,16 +37,16 @@ class UserLayer(GraphLayer):
         return self.user.name
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def _names(self) -> tuple[str, ...]:
         return self.user.names
 
-    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+    def _arrays_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
         return list(inputs)
 
-    def program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
-        return self.user.program(self.values(graph, inputs))
+    def _program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
+        return self.user.program(self._arrays_of(graph, inputs))
 
-    def check(self, graph: HeteroGraph, arrays: Sequence[Any]) -> None:
+    def _check(self, graph: HeteroGraph, arrays: Sequence[Any]) -> None:
         self.user.check(graph, arrays, self.config)
 
 
@@ -157,7 +157,7 @@ class FunctionModule(UserLayer):
     def extra_repr(self) -> str:
         return f"{self.kind}: {', '.join(f'{n} {list(p.shape)}' for n, p in self.named_parameters())}"
 
-    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+    def _arrays_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
         own, values = Attributes(self), iter(inputs)
         return [own[n] if n in self._own else None if n in self._absent else next(values) for n in self.user.names]
 

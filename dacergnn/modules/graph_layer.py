@@ -68,28 +68,28 @@ class GraphLayer(RunsPrograms, nn.Module, ABC):
         return self
 
     @property
-    def options(self) -> tuple[object, ...]:
+    def _options(self) -> tuple[object, ...]:
         """Returns what the program depends on besides the shapes of its arrays; it may be set at any time."""
         return ()
 
     @property
     @abstractmethod
-    def names(self) -> Sequence[str]:
+    def _names(self) -> Sequence[str]:
         """Returns the names of the program's arrays."""
 
     @abstractmethod
-    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+    def _arrays_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
         """Returns the program's arrays for the inputs of a call, None for those that are not there."""
 
     @abstractmethod
-    def program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
+    def _program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
         """Returns the program for the inputs of a call."""
 
-    def element_type(self, tensors: Sequence[Tensor]) -> torch.dtype:
+    def _element_type(self, tensors: Sequence[Tensor]) -> torch.dtype:
         """Returns the type that a call computes in without autocast."""
         return tensors[0].dtype
 
-    def check(self, graph: HeteroGraph, arrays: Sequence[Any]) -> None:
+    def _check(self, graph: HeteroGraph, arrays: Sequence[Any]) -> None:
         """Raises ArrayError with the reason, if it knows more than the kernels why arrays do not fit."""
 
     @property
@@ -141,20 +141,20 @@ class GraphLayer(RunsPrograms, nn.Module, ABC):
 
     def _eager(self, graph: HeteroGraph, *inputs: Any) -> tuple[Tensor, ...]:
         """Runs the kernels of a call."""
-        arrays, traced = self.values(graph, inputs), encodings_of(graph)
+        arrays, traced = self._arrays_of(graph, inputs), encodings_of(graph)
         tensors = [a for a in arrays if a is not None]
         try:
-            dtype = self.element_type(tensors)
+            dtype = self._element_type(tensors)
             if is_autocast() and (other := autocast_type(graph.device, self.config, dtype)) is not None:
                 dtype, arrays = other, [cast(a, other) for a in arrays]
                 tensors = [a for a in arrays if a is not None]
             shapes = [None if a is None else (a.shape, a.layout) for a in arrays]
         except (AttributeError, IndexError):
-            self.check(graph, arrays)
+            self._check(graph, arrays)
             raise
         if traced is not None:  # torch.export refuses modules whose attributes change
             return run_traced(self._specialize(dtype, graph, inputs, arrays), traced, tensors)
-        call = (graph.key, dtype, *self.options, *shapes)
+        call = (graph.key, dtype, *self._options, *shapes)
         compiled = self._calls.get(call)
         if compiled is None:
             compiled = self._specialize(dtype, graph, inputs, arrays)
@@ -165,17 +165,17 @@ class GraphLayer(RunsPrograms, nn.Module, ABC):
         try:
             return compiled(graph, tensors)
         except ArrayError:
-            self.check(graph, arrays)  # raises an error that says more
+            self._check(graph, arrays)  # raises an error that says more
             raise
 
     def _specialize(
         self, dtype: torch.dtype, graph: HeteroGraph, inputs: Sequence[Any], arrays: Sequence[Any]
     ) -> CompiledProgram:
         """Returns the program for the row shapes of a call."""
-        self.check(graph, arrays)
-        named = zip(self.names, arrays, strict=True)
+        self._check(graph, arrays)
+        named = zip(self._names, arrays, strict=True)
         sparse = frozenset([sdfg_name(n) for n, a in named if a is not None and is_sparse(a)])
-        return self.compiled(self.program_of(graph, inputs), dtype, graph, sparse)
+        return self.compiled(self._program_of(graph, inputs), dtype, graph, sparse)
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
         """Runs a traced call with the parameters of ``module``."""
@@ -183,7 +183,7 @@ class GraphLayer(RunsPrograms, nn.Module, ABC):
 
     def result(self, graph: HeteroGraph, *inputs: Any) -> dict[int, tuple[int, ...]]:
         """Returns the shapes of a call's results, for tracers."""
-        program = self.program_of(graph, inputs)
+        program = self._program_of(graph, inputs)
         view = Program(parse(program.source, **dict(program.bindings)))
         return {i: (graph.size(view.space(n)), *view.sdfg.arrays[n].shape[1:]) for i, n in enumerate(view.outputs)}
 

@@ -45,7 +45,7 @@ class LayerCore(Core):
         self.find_original: Callable[[], nn.Module] = lambda: original
 
     @property
-    def shares_plan(self) -> bool:
+    def _shares_plan(self) -> bool:
         return self.plan_use is not None and not (self.plan_use.alone and self.runner.runs_one_program)
 
     @property

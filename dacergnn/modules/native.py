@@ -36,21 +36,21 @@ class NativeLayer(GraphLayer):
 
     def arrays(self, graph: HeteroGraph) -> dict[str, Tensor]:
         """Returns all arrays of the program other than x."""
-        values = zip(self.others, self.values(graph, ()), strict=True)
+        values = zip(self.others, self._arrays_of(graph, ()), strict=True)
         return {name: value for name, value in values if value is not None}
 
     @property
-    def names(self) -> Sequence[str]:
+    def _names(self) -> Sequence[str]:
         return "x", *self.others
 
-    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+    def _arrays_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
         own = Attributes(self)
         return [*inputs, *[own[name] for name in self.others]]
 
-    def program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
+    def _program_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> ProgramSource:
         return self.program()
 
-    def element_type(self, tensors: Sequence[Tensor]) -> torch.dtype:
+    def _element_type(self, tensors: Sequence[Tensor]) -> torch.dtype:
         return self.dtype
 
     def forward(self, x: Tensor, graph: HeteroGraph) -> Tensor:
@@ -88,7 +88,7 @@ class RGCN(NativeLayer):
         self.reset_parameters()
 
     @property
-    def options(self) -> tuple[object, ...]:
+    def _options(self) -> tuple[object, ...]:
         return (self.aggr,)
 
     def program(self) -> ProgramSource:
@@ -99,7 +99,7 @@ class RGCN(NativeLayer):
             root=spec("ONE", k, m) if root else None, bias=spec("ONE", m) if bias else None,
         )  # fmt: skip
 
-    def values(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
+    def _arrays_of(self, graph: HeteroGraph, inputs: Sequence[Any]) -> list[Any]:
         norm = graph.pair_mean_weights(self.W.dtype) if self.aggr == "mean" else None
         return [*inputs, self.W, norm, self.root, self.bias]
 
@@ -125,7 +125,7 @@ class RGAT(NativeLayer):
         self.reset_parameters()
 
     @property
-    def options(self) -> tuple[object, ...]:
+    def _options(self) -> tuple[object, ...]:
         return self.heads, self.channels, self.negative_slope
 
     def program(self) -> ProgramSource:
@@ -164,7 +164,7 @@ class HGT(NativeLayer):
         self.reset_parameters()
 
     @property
-    def options(self) -> tuple[object, ...]:
+    def _options(self) -> tuple[object, ...]:
         return self.heads, self.dim
 
     def program(self) -> ProgramSource:
