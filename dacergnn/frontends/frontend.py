@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -146,6 +147,12 @@ class Frontend(ABC):
         """Raises UnsupportedLayerError if the layer has an option that no program expresses."""
         self.module: Any = module
         self._programs: dict[object, ProgramSource] = {}
+
+    def of(self, module: Any) -> Self:
+        """Returns the front end of a module that stands in for this one."""
+        other = copy.copy(self)
+        other.module = module
+        return other
 
     joins: ClassVar[bool] = False
     """Tells whether it takes several layers together; they are compiled one by one where it cannot."""

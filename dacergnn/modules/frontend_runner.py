@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -102,8 +101,7 @@ class FrontendRunner(Runner):
         frontend = self.frontend
         if instead:
             named = frontend.module.named_parameters(remove_duplicate=False)
-            frontend = copy.copy(frontend)
-            frontend.module = with_parameters(frontend.module, {n: instead.get(id(p), p) for n, p in named})
+            frontend = frontend.of(with_parameters(frontend.module, {n: instead.get(id(p), p) for n, p in named}))
         return self._run(frontend, args, kwargs)
 
     def _own_tensors(self) -> list[Tensor]:
@@ -201,10 +199,8 @@ class FrontendRunner(Runner):
         if dtype is not None:
             args, kwargs = cast((args, kwargs), dtype)
         if dtype is not None and dtype is not own:
-            frontend = copy.copy(frontend)
-            frontend.module = with_parameters(
-                module, {n: p.to(dtype) for n, p in module.named_parameters(remove_duplicate=False)}
-            )
+            named = module.named_parameters(remove_duplicate=False)
+            frontend = frontend.of(with_parameters(module, {n: p.to(dtype) for n, p in named}))
         with without_autocast():
             binding = self._bind(frontend, graph, args, kwargs)
             compiled = self.compiled(binding.program, binding.dtype, graph, binding.sparse)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -112,9 +111,7 @@ class LayerCore(Core):
             self.refresh()
         if not isinstance(self.runner, FrontendRunner):
             return type(module).forward(module, *args, **kwargs)
-        frontend = copy.copy(self.runner.frontend)
-        frontend.module = module
-        return self.runner.run(frontend, args, kwargs)
+        return self.runner.run(self.runner.frontend.of(module), args, kwargs)
 
     def result(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the shapes of a call's results, for tracers."""

@@ -18,6 +18,7 @@ from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, checked_edges, rows_of
 from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values, sources_and_destinations
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
+from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.seen import is_taken
 
@@ -29,11 +30,7 @@ def _follows_from_degrees(weight: Any, dtype: torch.dtype) -> bool:
     """Tells whether nobody has written to coefficients that follow from degrees, and they are of a type."""
     if not isinstance(weight, Tensor) or weight.dtype is not dtype or is_taken(weight):
         return False
-    return _BY_DEGREES.get(weight) == _version(weight)
-
-
-def _version(tensor: Tensor) -> int:
-    return -1 if tensor.is_inference() else tensor._version
+    return _BY_DEGREES.get(weight) == version(weight)
 
 
 class _Edges(NamedTuple):
@@ -172,7 +169,7 @@ class GCNFrontend(ConvolutionFrontend):
             layer._cached_edge_index = gcn_norm(edges.index, edges.weight, *options)
         weight: Any = layer._cached_edge_index[1]
         if edges.by_degrees and isinstance(weight, Tensor):
-            _BY_DEGREES[weight] = _version(weight)
+            _BY_DEGREES[weight] = version(weight)
 
     def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
         """Returns the factors of messages, [E] in canonical order."""
