@@ -76,7 +76,7 @@ class CapturedForward(Runner):
             with _capture(), as_before(self.original, (args, kwargs), (self._failure,)):
                 result = self._run(self.original, *args, **kwargs)
         except self._failure as error:
-            cause = error.__cause__ if isinstance(error.__cause__, UnsupportedCallError) else error
+            cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
             self._reason = str(cause).partition("\n")[0]
             return self.fall_back(self._reason, args, kwargs)
         if len(self.graphs) == before:
