@@ -24,9 +24,9 @@ from dacergnn.graph.edge_tensors import graph_of_tensor
 from dacergnn.graph.operator import operator
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.graph.traced import TracedEncodings
-from dacergnn.modules.beside import beside
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.programs import compiled_program
+from dacergnn.modules.recorded_runs import RecordedRun, owned, recording
 from dacergnn.plan import Plan
 from dacergnn.program.printer import print_program
 from dacergnn.runtime.plan_cache import compiler_version
@@ -164,7 +164,7 @@ def program_operator(
         program: `ExportedProgramText` as JSON.
     """
     with torch.no_grad():
-        return [t.clone() for t in _run(edges, src_type, dst_type, sizes, arrays, program)]
+        return owned([t.data for t in _run(edges, src_type, dst_type, sizes, arrays, program)])
 
 
 @lru_cache(maxsize=1024)
@@ -186,15 +186,11 @@ def _program_backward(
     sizes: Sequence[int], arrays: Sequence[Tensor], program: str, wanted: Sequence[int],
 ) -> list[Tensor]:  # fmt: skip
     """Returns the gradients of the arrays at the positions ``wanted``; the forward is computed again."""
-
-    def differentiate() -> list[Tensor]:
-        inputs = [a.detach().requires_grad_() if i in wanted else a for i, a in enumerate(arrays)]
-        outputs = _run(edges, src_type, dst_type, sizes, inputs, program)
-        asked = [inputs[i] for i in wanted]
-        results: Any = torch.autograd.grad(outputs, asked, list(gradients), allow_unused=True)
-        return [torch.zeros_like(a) if r is None else r.clone() for a, r in zip(asked, results, strict=True)]
-
-    return beside(differentiate, edges.device)
+    leaves = {i: arrays[i].detach().requires_grad_() for i in wanted}
+    inputs = [leaves.get(i, a) for i, a in enumerate(arrays)]
+    with recording():
+        run = RecordedRun(arrays, leaves, _run(edges, src_type, dst_type, sizes, inputs, program))
+    return run.gradients(wanted, gradients)
 
 
 @_program_backward.register_fake
@@ -202,7 +198,7 @@ def _(
     gradients: Any, edges: Any, src_type: Any, dst_type: Any, sizes: Any,
     arrays: Sequence[Tensor], program: str, wanted: Sequence[int],
 ) -> list[Tensor]:  # fmt: skip
-    return [torch.empty_like(arrays[i]) for i in wanted]
+    return [arrays[i].new_empty(arrays[i].shape) for i in wanted]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -111,6 +111,8 @@ class LayerCore(Core):
             self.refresh()
         if not isinstance(self.runner, FrontendRunner):
             return type(module).forward(module, *args, **kwargs)
+        if module is self.original:
+            return self.runner.call(args, kwargs)
         return self.runner.run(self.runner.frontend.of(module), args, kwargs)
 
     def result(self, *args: Any, **kwargs: Any) -> Any:

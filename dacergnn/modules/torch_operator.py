@@ -1,7 +1,8 @@
 """Lets torch.compile trace layers: one torch.library operator holds a whole call (torch.export: `exported.py`).
 
-Tracers do not look into a layer, since the graph of its edge tensors is known only when the operator runs. The
-backward runs the eager call again with gradients, so nothing but the inputs is saved.
+Tracers do not look into a layer, since the graph of its edge tensors is known only when the operator runs. It runs the
+eager call, which autograd records in this process (`recorded_runs.py`). Where the record is gone, the backward runs the
+call again: it has been used, torch has copied its token, or it belongs to another process.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import ast
 import secrets
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -19,8 +21,8 @@ from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, autocast_type, with_types, without_autocast
-from dacergnn.modules.beside import beside
 from dacergnn.modules.elements import cast, with_parameters
+from dacergnn.modules.recorded_runs import RecordedRun, owned, recording, take_run, token_of
 
 _Function = TypeVar("_Function", bound=Any)
 
@@ -96,12 +98,16 @@ def operator_outputs(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]
     types = [] if dtype is None or layer.original is layer else _result_types(layer.number, text, *tensors)
     if dtype is not None:  # the operator computes in the type of its inputs
         tensors, parameters = [cast(t, dtype) for t in tensors], [p.to(dtype) for p in parameters]
-    return with_types(call_layer(tensors, parameters, layer.number, text, ",".join(names)), types)
+    inputs = [*tensors, *parameters]
+    wanted = [i for i, t in enumerate(inputs) if t.requires_grad] if torch.is_grad_enabled() else []
+    # torch would take an empty list for one of tensors.
+    results = call_layer(tensors, parameters, layer.number, text, ",".join(names), wanted or None)
+    return with_types(results[:-1] if wanted else results, types)
 
 
 def _result_types(number: int, text: str, *tensors: Tensor) -> list[torch.dtype | None]:
     """Returns the types of the results of a call under autocast, for which it runs the original while tracing."""
-    args, kwargs = _arguments(text, list(tensors))
+    args, kwargs = _arguments(text, tensors)
     return ResultTypes(_find_layer(number).original).of(args, kwargs)
 
 
@@ -123,7 +129,7 @@ def _describe(value: Any, tensors: list[Tensor]) -> str:
     return repr(value)
 
 
-def _restore(node: ast.AST, tensors: list[Tensor]) -> Any:
+def _restore(node: ast.AST, tensors: Sequence[Tensor]) -> Any:
     if isinstance(node, ast.Set | ast.List):
         (item,) = node.elts
         assert isinstance(item, ast.Constant) and isinstance(item.value, int)
@@ -148,31 +154,77 @@ def _leaves(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def _arguments(text: str, tensors: list[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return _restore(ast.parse(text, mode="eval").body, tensors)
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> ast.AST:
+    return ast.parse(text, mode="eval").body
 
 
-def _eager(number: int, text: str, tensors: list[Tensor], names: str, parameters: list[Tensor]) -> list[Tensor]:
-    """Runs a call with the given tensors in place of the layer's own parameters."""
+def _arguments(text: str, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _restore(_parsed(text), tensors)
+
+
+def _run(number: int, text: str, names: str, tensors: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Runs a call; with the layer's own parameters, it is like any eager call, which costs the least."""
     layer = _find_layer(number)
-    own = dict(zip(names.split(","), parameters, strict=True)) if names else {}
+    module = layer.original
+    if [*map(id, parameters)] != [*map(id, _own_parameters(layer))]:
+        module = with_parameters(module, dict(zip(names.split(","), parameters, strict=True)) if names else {})
     args, kwargs = _arguments(text, tensors)
     with without_autocast():  # the tensors have the type that it asks for
-        return _leaves(layer.run(with_parameters(layer.original, own), args, kwargs))
+        return _leaves(layer.run(module, args, kwargs))
+
+
+def _record(
+    number: int, text: str, names: str, tensors: Sequence[Tensor], parameters: Sequence[Tensor], wanted: Sequence[int]
+) -> tuple[RecordedRun, list[Tensor]]:
+    """Runs a call that autograd records; returns the record, and the results."""
+    own = _own_parameters(_find_layer(number))
+    # Each use of a shared parameter has a gradient of its own here, and hooks wait until torch has added these up.
+    apart = len({*map(id, own)}) == len(own) and not any(p._backward_hooks for p in own)
+    themselves = {id(p) for p in own if p.requires_grad} if apart else set[int]()
+    given, leaves = [*tensors, *parameters], dict[int, Tensor]()
+    for i in wanted:
+        is_own = i >= len(tensors) and id(given[i]) in themselves
+        leaves[i] = given[i] if is_own else given[i].detach().requires_grad_()
+    inputs = [leaves[i] if i in leaves else t.detach() if t.requires_grad else t for i, t in enumerate(given)]
+    with recording():
+        results = _run(number, text, names, inputs[: len(tensors)], inputs[len(tensors) :])
+        return RecordedRun(given, leaves, results), [t.data for t in results]
+
+
+def _own_parameters(layer: Layer) -> list[Tensor]:
+    return [p for _, p in layer.original.named_parameters(remove_duplicate=False)]
 
 
 @torch.library.custom_op("dacergnn::layer", mutates_args=())
-def call_layer(tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str) -> list[Tensor]:
-    """Runs one call of a compiled layer; ``call`` describes the arguments in terms of ``tensors``."""
-    with torch.no_grad():
-        return [t.clone() for t in _eager(layer, call, tensors, names, parameters)]
+def call_layer(
+    tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int] | None
+) -> list[Tensor]:
+    """Runs one call of a compiled layer.
+
+    Args:
+        tensors: The tensors among the arguments.
+        parameters: What the call uses in place of the layer's own parameters ``names``.
+        layer: The number of the layer.
+        call: Describes the arguments in terms of ``tensors``.
+        wanted: Positions among the tensors, followed by the parameters, of what may get gradients; None if nothing
+            may. Otherwise, the last of the results is a token by which `layer_backward` finds the recorded run.
+    """
+    if not wanted:
+        with torch.no_grad():
+            return owned([t.data for t in _run(layer, call, names, tensors, parameters)])
+    run, results = _record(layer, call, names, tensors, parameters, wanted)
+    return [*owned(results), token_of(run)]
 
 
 @call_layer.register_fake
-def _(tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str) -> list[Tensor]:
+def _(
+    tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int] | None
+) -> list[Tensor]:
     args, kwargs = _arguments(call, tensors)
     like = parameters[0] if parameters else tensors[0]
-    return [like.new_empty(shape) for shape in _leaves(_find_layer(layer).result(*args, **kwargs))]
+    results = [like.new_empty(shape) for shape in _leaves(_find_layer(layer).result(*args, **kwargs))]
+    return [*results, torch.empty(1, dtype=torch.int64, device="cpu")] if wanted else results
 
 
 @torch.library.custom_op("dacergnn::layer_backward", mutates_args=())
@@ -184,19 +236,13 @@ def layer_backward(
     call: str,
     names: str,
     wanted: list[int],
+    token: Tensor | None,
 ) -> list[Tensor]:
     """Returns the gradients at the positions ``wanted`` among the tensors, followed by the parameters."""
-    originals = [*tensors, *parameters]
-
-    def differentiate() -> list[Tensor]:
-        inputs = [t.detach().requires_grad_() if i in wanted else t for i, t in enumerate(originals)]
-        outputs = _eager(layer, call, inputs[: len(tensors)], names, inputs[len(tensors) :])
-        results: Any = torch.autograd.grad(outputs, [inputs[i] for i in wanted], gradients, allow_unused=True)
-        return [
-            torch.zeros_like(originals[i]) if r is None else r.clone() for i, r in zip(wanted, results, strict=True)
-        ]
-
-    return beside(differentiate, gradients[0].device)
+    run = None if token is None else take_run(token)
+    if run is None or not run.covers([*tensors, *parameters], wanted):
+        run, _ = _record(layer, call, names, tensors, parameters, wanted)
+    return run.gradients(wanted, gradients)
 
 
 @layer_backward.register_fake
@@ -208,27 +254,30 @@ def _(
     call: str,
     names: str,
     wanted: list[int],
+    token: Tensor | None,
 ) -> list[Tensor]:
     originals = [*tensors, *parameters]
-    return [torch.empty_like(originals[i]) for i in wanted]
+    return [originals[i].new_empty(originals[i].shape) for i in wanted]
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    tensors, parameters, ctx.layer, ctx.call, ctx.names = inputs
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    tensors, parameters, ctx.layer, ctx.call, ctx.names, recorded = inputs
     ctx.count = len(tensors)
     ctx.total = len(tensors) + len(parameters)
     ctx.wanted = [i for i, t in enumerate([*tensors, *parameters]) if t.requires_grad]
-    ctx.save_for_backward(*tensors, *parameters)
+    ctx.results = len(output) - bool(recorded)
+    ctx.save_for_backward(*tensors, *parameters, *output[ctx.results :])
 
 
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
     saved = list(ctx.saved_tensors)
-    tensors, parameters = saved[: ctx.count], saved[ctx.count :]
-    input_gradients = layer_backward(list(gradients), tensors, parameters, ctx.layer, ctx.call, ctx.names, ctx.wanted)
+    tensors, parameters, tokens = saved[: ctx.count], saved[ctx.count : ctx.total], saved[ctx.total :]
+    call = tensors, parameters, ctx.layer, ctx.call, ctx.names, ctx.wanted, tokens[0] if tokens else None
+    input_gradients = layer_backward(list(gradients[: ctx.results]), *call)
     results: list[Tensor | None] = [None] * ctx.total
     for position, gradient in zip(ctx.wanted, input_gradients, strict=True):
         results[position] = gradient
-    return results[: ctx.count], results[ctx.count :], None, None, None
+    return results[: ctx.count], results[ctx.count :], None, None, None, None
 
 
 call_layer.register_autograd(_backward, setup_context=_setup_context)

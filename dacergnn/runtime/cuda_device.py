@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from torch import Tensor
 from dacergnn.config import OLDEST_ARCHITECTURE
 from dacergnn.errors import DeviceError, UnsupportedMachineError
 from dacergnn.native import nvcc
-
-Result = TypeVar("Result")
 
 _HAS_PRECISION = hasattr(torch.backends.cuda.matmul, "fp32_precision")
 
@@ -24,19 +22,6 @@ def current_stream(device: torch.device) -> Generator[torch.cuda.Stream]:
     """Makes ``device`` the current one, and yields torch's current stream there."""
     with torch.cuda.device(device):
         yield torch.cuda.current_stream(device)
-
-
-def on_this_stream(work: Callable[[], Result], device: torch.device) -> Callable[[], Result]:
-    """Returns ``work`` for another thread, to be done on this thread's current stream of a device."""
-    if device.type != "cuda":
-        return work
-    stream = torch.cuda.current_stream(device)
-
-    def on_stream() -> Result:
-        with torch.cuda.stream(stream):
-            return work()
-
-    return on_stream
 
 
 def random_state(device: torch.device) -> list[Tensor]:

@@ -57,7 +57,9 @@ def test_opcheck(make: Make, args: Callable[[], Any]) -> None:
     x = {k: v.requires_grad_() for k, v in x.items()} if isinstance(x, dict) else x.requires_grad_()
     call = _describe(((x, *rest), {}), inputs)
     names = ",".join(n for n, _ in layer.named_parameters())
-    torch.library.opcheck(call_layer, (inputs, list(layer.parameters()), layer.number, call, names))
+    wanted = [i for i, t in enumerate([*inputs, *layer.parameters()]) if t.requires_grad]
+    for asked in (None, wanted):
+        torch.library.opcheck(call_layer, (inputs, list(layer.parameters()), layer.number, call, names, asked))
 
 
 def test_compile_native_layers_without_graph_breaks() -> None:

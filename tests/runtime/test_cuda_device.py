@@ -198,14 +198,6 @@ def test_the_device_of_a_call_is_the_current_one(streams: SimpleNamespace, monke
     assert streams.device == CUDA
 
 
-def test_other_threads_work_on_the_stream_of_the_caller(streams: SimpleNamespace) -> None:
-    caller = streams.current = Stream(streams.log, "caller")
-    work = cuda_device.on_this_stream(lambda: streams.current, CUDA)
-    streams.current = Stream(streams.log, "other")  # that of the other thread
-    assert work() is caller
-    assert cuda_device.on_this_stream(lambda: streams.current, torch.device("cpu"))() is streams.current
-
-
 def test_recordings_are_warmed_up_on_a_side_stream(streams: SimpleNamespace) -> None:
     recorder = Recorder(CUDA)
     recorder.warm_up(lambda: streams.log.append(f"work on {streams.current.name}"))
