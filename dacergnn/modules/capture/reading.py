@@ -114,10 +114,11 @@ class _Run:
         for node in graph.nodes:
             if node.op == "output":
                 return self._filled(node.args[0])
-            if node.op != "placeholder" and (
-                node not in reader.integers.nodes or reader.integers.same(node) in reader.views
-            ):
+            first = reader.integers.nodes.get(node)
+            if node.op != "placeholder" and (first is None or first in reader.views):
                 self.made[node] = self._computed(node)
+                if node in reader.results:
+                    self._leads_through(self.made[node])
             for dead in reader.last_uses.get(node, ()):
                 self.made.pop(dead, None)
         raise AssertionError("a graph ends with its output")
