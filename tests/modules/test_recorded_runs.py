@@ -92,7 +92,7 @@ def test_records_go_with_the_results_and_after_errors(runs: list[int], monkeypat
     def refuse(*_: Any) -> None:
         raise RuntimeError("refused")
 
-    monkeypatch.setattr(layer, "compiled", refuse)
+    monkeypatch.setattr(layer, "run", refuse)
     with pytest.raises(RuntimeError, match="refused"):
         fast(*args)
     assert (len(runs), kept()) == (2, 0)
