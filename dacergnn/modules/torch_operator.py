@@ -196,6 +196,13 @@ def _own_parameters(layer: Layer) -> list[Tensor]:
     return [p for _, p in layer.original.named_parameters(remove_duplicate=False)]
 
 
+def run_layer(
+    tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int] | None
+) -> list[Tensor]:
+    """Does what the operator does, for callers that autograd sees: it records the call as any other one."""
+    return _run(layer, call, names, tensors, parameters)
+
+
 @torch.library.custom_op("dacergnn::layer", mutates_args=())
 def call_layer(
     tensors: list[Tensor], parameters: list[Tensor], layer: int, call: str, names: str, wanted: list[int] | None

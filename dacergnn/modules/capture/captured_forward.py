@@ -81,7 +81,7 @@ class CapturedForward(Runner):
             return self.fall_back(self._reason, args, kwargs)
         if len(self.graphs) == before:
             self._settled.add(kind)
-        elif not before and not any(graph.reader.ends for graph in self.graphs):
+        elif not before and not any(graph.reader.compiles for graph in self.graphs):
             self.warn(NOTHING)
         return result
 
@@ -90,6 +90,9 @@ class CapturedForward(Runner):
 
 
 def _capture() -> Any:
-    """Returns a context in which torch goes on where sizes depend on numbers, and sees hooks that come later."""
+    """Returns a context in which torch goes on where sizes depend on numbers, and sees hooks that come later.
+
+    Floating-point attributes are constants, since each of them would take longer to hand over than to compare.
+    """
     options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
-    return options.patch(capture_dynamic_output_shape_ops=True, skip_nnmodule_hook_guards=False)
+    return options.patch(capture_dynamic_output_shape_ops=True, skip_nnmodule_hook_guards=False, specialize_float=True)

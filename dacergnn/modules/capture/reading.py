@@ -25,9 +25,15 @@ from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import Ends, find_ends, is_view
 from dacergnn.modules.capture.integers import Integers
+from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
 _SETS_MODES = (torch._C._set_grad_enabled,)  # pyright: ignore[reportPrivateUsage]
+_INSTEAD: dict[Any, Callable[..., Any]] = {
+    operator.setitem: Tensor.__setitem__,
+    torch.ops.dacergnn.layer.default: run_layer,
+}
+"""What is called in place of other functions, and does the same."""
 _ASKS_SIZE = (Tensor.size, torch.Tensor.size)
 _CONSTANTS: dict[Any, float] = {torch.zeros: 0.0, torch.ones: 1.0}
 
@@ -48,6 +54,10 @@ class Reader:
         """Nodes that hold ends of edges in another shape; what they are of is known."""
         self.results = _results_in_use(module.graph)
         """Results of the graph that it computes others from."""
+        self.compiles = bool(self.ends) or any(_INSTEAD.get(n.target) is run_layer for n in module.graph.nodes)
+        """Tells whether the graph runs compiled programs, of its own or of layers in it."""
+        self.numbers = [i for i, node in enumerate(self.inputs) if _is_number(node)]
+        """The positions of inputs that are numbers in the form of a tensor."""
         self.last_uses = _last_uses(module.graph)
         """The nodes that nobody uses after a node."""
 
@@ -73,15 +83,6 @@ class Reader:
         """Returns the tensors that belong to the graph itself, by their ids."""
         found = [_attribute(self.module, str(n.target)) for n in self.module.graph.nodes if n.op == "get_attr"]
         return {id(v): v for v in found if isinstance(v, Tensor)}
-
-    @property
-    def numbers(self) -> list[int]:
-        """Returns the positions of inputs that are numbers in the form of a tensor."""
-        return [
-            i for i, node in enumerate(self.inputs)
-            if isinstance(value := node.meta.get("example_value"), Tensor) and not value.dim()
-            and any(user.target == "item" for user in node.users)
-        ]  # fmt: skip
 
     def run(self, trace: Trace, tape: Tape, args: Sequence[Any]) -> Any:
         """Returns the result of the graph for arguments, with recorded values in it."""
@@ -173,7 +174,7 @@ class _Run:
             if function is None:
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         elif node.op == "call_function":
-            function: Any = Tensor.__setitem__ if node.target is operator.setitem else node.target
+            function: Any = _INSTEAD.get(node.target, node.target)
         else:
             raise UnsupportedCallError(f"{node.op} {node.target} is in the graph.")
         if isinstance(example, torch.SymInt):
@@ -197,6 +198,8 @@ class _Run:
             return function(*args)
         if isinstance(function, HigherOrderOperator):
             return trace.alone(function, args, kwargs)
+        if function is run_layer:
+            return trace.torch(function, *trace.results(args))
         if function is torch.Size:
             return torch.Size(*args)
         if function in _ASKS_SIZE and isinstance(args[0], Tensor) and not isinstance(args[0], _RECORDED):
@@ -277,6 +280,11 @@ class _Run:
         if isinstance(tree, slice):
             return slice(*[self._filled(v) for v in (tree.start, tree.stop, tree.step)])
         return tree
+
+
+def _is_number(node: fx.Node) -> bool:
+    value = node.meta.get("example_value")
+    return isinstance(value, Tensor) and not value.dim() and any(user.target == "item" for user in node.users)
 
 
 def place_of(node: fx.Node) -> str:
