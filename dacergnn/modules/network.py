@@ -13,10 +13,9 @@ from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic.edges import Form
 from dacergnn.frontends.symbolic.inputs import data_of_graph
 from dacergnn.frontends.symbolic.sizes import Guard, Number, Role
-from dacergnn.frontends.symbolic.tape import (
+from dacergnn.frontends.symbolic.steps import (
     ProgramRun,
     Step,
-    Tape,
     TorchCall,
     filled,
     has_effects,
@@ -27,8 +26,10 @@ from dacergnn.frontends.symbolic.tape import (
     slots_of,
     without_vain_steps,
 )
+from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lasting import lasting
+from dacergnn.modules.network_text import NetworkText
 from dacergnn.modules.watched import Watched
 
 _KEPT = 16
@@ -110,6 +111,13 @@ class Network:
     def finds_out_late(self) -> bool:
         """Tells whether a call that it does not serve is found after it has had other effects than its result."""
         return bool(self._last) and any(isinstance(s, TorchCall) and has_effects(s) for s in self.steps)
+
+    def text(self, names: Mapping[int, str] | None = None) -> str:
+        """Returns the steps as text, one in each line; ``names`` are those of what a call is given, by their places.
+
+        Sizes are named by a tensor and its axis, results of steps by numbers.
+        """
+        return NetworkText(names or {}).of(self.steps, self.result)
 
     def fits(self, leaves: Sequence[Any]) -> bool:
         """Returns whether a call with these leaves has sizes that the network serves."""

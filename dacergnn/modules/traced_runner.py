@@ -17,7 +17,8 @@ from dacergnn.frontends.symbolic import Tracer
 from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
 from dacergnn.frontends.symbolic.edges import EdgeSet, unseen
 from dacergnn.frontends.symbolic.names import Names
-from dacergnn.frontends.symbolic.tape import Tape, plain_sizes
+from dacergnn.frontends.symbolic.steps import plain_sizes
+from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.contents import Contents, as_before

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
-from dacergnn.frontends.symbolic.tape import ProgramRun
+from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.graph_forward import compiled_forwards
 from tests.capture.plain_models import MODELS, arguments

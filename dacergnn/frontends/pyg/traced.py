@@ -22,7 +22,7 @@ from dacergnn.frontends.pyg.traced_edges import Adjacency, CallEdges, given
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
 from dacergnn.frontends.symbolic.edges import end_index
 from dacergnn.frontends.symbolic.functions import running
-from dacergnn.frontends.symbolic.tape import plain_sizes
+from dacergnn.frontends.symbolic.steps import plain_sizes
 
 _NAMES = ("edge_index", "adj")
 """Beginnings of the names of arguments that may be adjacencies."""

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.reading import place_of
 from dacergnn.modules.contents import as_before
@@ -61,6 +62,14 @@ class CapturedForward(Runner):
         graph = CapturedGraph(module, self.core)
         self.graphs.append(graph)
         return graph
+
+    @property
+    def notes(self) -> list[str | None]:
+        steps = [step for graph in self.graphs for _, network in graph.networks[:1] for step in network.steps]
+        programs = sum(isinstance(step, ProgramRun) for step in steps)
+        captured = f"captured as {len(self.graphs)} graph{'s' * (len(self.graphs) != 1)}"
+        summary = f"{captured}: {programs} runs of programs, {len(steps) - programs} calls of torch"
+        return [summary if self.graphs else None, *super().notes]
 
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

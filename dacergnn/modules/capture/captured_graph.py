@@ -16,7 +16,8 @@ from dacergnn.frontends.symbolic.callers import failing_line
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.sizes import Number
-from dacergnn.frontends.symbolic.tape import Tape, Unrepeatable, plain_sizes
+from dacergnn.frontends.symbolic.steps import plain_sizes
+from dacergnn.frontends.symbolic.tape import Tape, Unrepeatable
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.reading import Reader
@@ -46,6 +47,11 @@ class CapturedGraph(ProgramRunner):
         self.reader = Reader(module)
         self.networks: list[tuple[list[float], Network]] = []
         self._tries = _KEPT
+
+    @property
+    def texts(self) -> list[str]:
+        """Returns the networks as text, those of the last call first."""
+        return [network.text(self.reader.labels) for _, network in self.networks]
 
     def __call__(self, *args: Any) -> Any:
         if not self.reader.compiles or is_autocast():

@@ -48,6 +48,11 @@ class Reader:
     def __init__(self, module: fx.GraphModule) -> None:
         self.module = module
         self.inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        # torch drops what it knows of inputs when it has captured the graph.
+        self.paths = {node: path for node in self.inputs if (path := _own_path(node)) is not None}
+        """The paths of inputs that are parameters or buffers."""
+        self.labels = {i: self.paths.get(node) or _label(node) for i, node in enumerate(self.inputs)}
+        """The names of the inputs by their positions."""
         self.integers = Integers(module.graph)
         self.ends = [e for e in find_ends(module.graph, self.integers.same) if self._computable(e)]
         self.views = self._views()
@@ -75,7 +80,7 @@ class Reader:
 
     def names(self, kind: str, args: Sequence[Any]) -> Names:
         """Returns the names of the programs of a call, and of the parameters and buffers among its arguments."""
-        paths = [(path, a) for node, a in zip(self.inputs, args, strict=True) if (path := _own_path(node)) is not None]
+        paths = [(self.paths[node], a) for node, a in zip(self.inputs, args, strict=True) if node in self.paths]
         return Names.of_paths(kind, paths)
 
     @property
@@ -142,7 +147,7 @@ class _Run:
         example = node.meta.get("example_value")
         if isinstance(example, torch.SymInt):
             return self.sizes[_expr(example)]
-        if not isinstance(value, Tensor) or isinstance(value, torch.nn.Parameter) or _own_path(node) is not None:
+        if not isinstance(value, Tensor) or isinstance(value, torch.nn.Parameter) or node in self.reader.paths:
             return value
         return self.trace.wrap(value)
 
@@ -294,11 +299,22 @@ def place_of(node: fx.Node) -> str:
     return places[-1].removeprefix("File ").replace('"', "") if places else "unknown place"
 
 
-def _own_path(node: fx.Node) -> str | None:
-    """Returns the path of the parameter or buffer that an input is; None for an argument of the call."""
+def _source(node: fx.Node) -> str:
+    """Returns where torch has found an input."""
     argument = node.meta.get("grapharg")
     source: Any = None if argument is None else argument.source.name
-    name = str(source() if callable(source) else source)  # a method in some releases of torch
+    return str(source() if callable(source) else source)  # a method in some releases of torch
+
+
+def _label(node: fx.Node) -> str:
+    """Returns the name of an argument of the call, or of a size."""
+    argument = re.match(r"L\['(\w+)'\]$", _source(node))
+    return argument[1] if argument else str(node.target)
+
+
+def _own_path(node: fx.Node) -> str | None:
+    """Returns the path of the parameter or buffer that an input is; None for an argument of the call."""
+    name = _source(node)
     found = re.findall(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", name)
     return ".".join(found) if found and ("._parameters[" in name or "._buffers[" in name) else None
 

@@ -13,7 +13,8 @@ from torch.overrides import TorchFunctionMode
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, plain
 from dacergnn.frontends.symbolic.record import ABOUT, COUNTS, OF_GRADIENTS, STRIDED
 from dacergnn.frontends.symbolic.sizes import Size
-from dacergnn.frontends.symbolic.tape import ProgramRun, Tape
+from dacergnn.frontends.symbolic.steps import ProgramRun
+from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.replay.reach import Unwatchable

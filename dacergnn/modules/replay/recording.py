@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.symbolic.sizes import Size
-from dacergnn.frontends.symbolic.tape import Extent, Tape, Unrepeatable
+from dacergnn.frontends.symbolic.steps import Extent
+from dacergnn.frontends.symbolic.tape import Tape, Unrepeatable
 from dacergnn.modules.network import Network, Programs
 from dacergnn.modules.replay.reach import Unwatchable
 from dacergnn.modules.replay.watch import Watch
