@@ -24,7 +24,7 @@ from dacergnn.modules.captured import check_capturable
 from dacergnn.modules.compiled_parts import ANOTHER, UNTOUCHED, compiled_parts
 from dacergnn.modules.core import Core
 from dacergnn.modules.functions import ProgramFunction
-from dacergnn.modules.graph_forward import compile_forward, is_compiled_forward
+from dacergnn.modules.graph_forward import compile_forward, is_compiled_forward, original_forward
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, compile_layer, core_of
 from dacergnn.modules.layer_core import LayerCore
@@ -244,8 +244,8 @@ def revert(model: nn.Module) -> nn.Module:
 
 
 def _original(module: nn.Module) -> nn.Module | None:
-    """Returns the original of a compiled layer; None for other modules."""
-    return core_of(module).original if isinstance(module, CompiledLayer) else None
+    """Returns the original of a compiled layer, or of a module whose forward is compiled; None for other modules."""
+    return core_of(module).original if isinstance(module, CompiledLayer) else original_forward(module)
 
 
 def explain(model: nn.Module, *, verbose: bool = False) -> Report:

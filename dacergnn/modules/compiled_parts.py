@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from torch import nn
 
+from dacergnn.config import Config
 from dacergnn.modules.base import RunsPrograms
-from dacergnn.modules.graph_forward import compiled_forwards
+from dacergnn.modules.core import Core
+from dacergnn.modules.graph_forward import compiled_forwards, original_forward
 from dacergnn.modules.graph_layer import GraphLayer
+from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, core_of
 
 UNTOUCHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -34,4 +37,6 @@ def compiled_parts(model: nn.Module) -> list[CompiledPart]:
             continue
         runners = [core_of(module).runner] if isinstance(module, CompiledLayer) else compiled_forwards(module)
         parts += [CompiledPart(name, runner.core, runner.notes) for runner in runners]
+        if not runners and original_forward(module) is not None:  # it has not been called yet
+            parts.append(CompiledPart(name, Core(module, Config(), GraphCache(), "warn"), []))
     return parts

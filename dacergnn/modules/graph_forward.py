@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import sys
@@ -47,6 +48,10 @@ class ForwardRunner(TracedRunner):
 
 _COMPILED = "_dacergnn_compiled"
 """Name of the attribute that marks compiled forwards."""
+
+
+_ORIGINAL = "_dacergnn_original_class"
+"""Name of the attribute of a derived class that holds the class of the original."""
 
 
 class _Forwards(dict[Any, ForwardRunner | CapturedForward]):
@@ -114,7 +119,7 @@ def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupport
     return type(
         base.__name__,
         (base,),
-        {**names, "forward": _compiled(base.forward, config, on_unsupported), "__reduce__": reduce},
+        {**names, _ORIGINAL: base, "forward": _compiled(base.forward, config, on_unsupported), "__reduce__": reduce},
     )
 
 
@@ -126,6 +131,17 @@ def _blank(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported)
 def compiled_forwards(module: nn.Module) -> list[ForwardRunner | CapturedForward]:
     """Returns the runners of a module's compiled forwards, for reports; none before its first call."""
     return list(vars(module).get(FORWARDS, {}).values())
+
+
+def original_forward(module: nn.Module) -> nn.Module | None:
+    """Returns a module without the compiled forward that `compile_forward` gave it; None for other modules."""
+    base = vars(type(module)).get(_ORIGINAL)
+    if base is None:
+        return None
+    original = copy.copy(module)
+    original.__dict__.pop(FORWARDS, None)
+    original.__class__ = base
+    return original
 
 
 def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUnsupported) -> Callable[..., Any]:

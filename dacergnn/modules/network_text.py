@@ -15,7 +15,7 @@ class NetworkText:
     """Writes steps.
 
     Args:
-        names: Names by slots; other tensors have numbers.
+        names: Names by slots, such as ``x`` or ``x.size(0)``; other tensors have numbers.
     """
 
     def __init__(self, names: Mapping[int, str]) -> None:
@@ -66,7 +66,8 @@ class NetworkText:
         if isinstance(tree, Own):
             return f"constant{list(tree.tensor.shape)}"
         if isinstance(tree, Extent):
-            return f"{self._name(tree.role[0])}.size({tree.role[1]})"
+            name = self._name(tree.role[0])
+            return name if name.endswith(")") else f"{name}.size({tree.role[1]})"
         if isinstance(tree, list | tuple):
             parts = ", ".join(map(self._text, tree))
             return f"[{parts}]" if isinstance(tree, list) else f"({parts})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inspect import signature
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -38,11 +39,35 @@ class Dropped(nn.Module):
         return F.dropout(h - mean, 0.5, self.training)
 
 
-def test_a_model_that_becomes_one_program() -> None:
-    assert texts(MODELS["MeshGraphNet"]()) == [
-        """%26, %27 = run MeshGraphNet(x, e, edges.0.0.weight, edges.0.0.bias, edges.0.2.weight, edges.0.2.bias)"""
-    ]
+TEXTS = {
+    "KGIN": """
+%8 = sub(edge_type, 1)
+%14 = run KGIN(entities, relations, degree dst torch.float64) on \
+edges(edge_index, etype %8, entities.size(0), entities.size(0)) against the flow
+return (%14)
+""",
+    "Equivariant": """
+%17 = reshape(coordinate.weight, (-1))
+%18, %19 = run Equivariant(position, h, edge.0.weight, edge.0.bias, edge.2.weight, edge.2.bias, %17, \
+node.0.weight, node.0.bias, node.2.weight, node.2.bias) on \
+edges(edge_index, position.size(0), position.size(0)) against the flow
+return (%18, %19)
+""",
+    "Dropped": """
+%7 = flip(edge_index, 0)
+%8 = cat([edge_index, %7], dim=1)
+%11 = run Dropped(x, linear.weight, linear.bias) on edges(%8, x.size(0), x.size(0))
+%12 = mean(%11, 0)  # without gradients
+%13 = ones((x.size(0), 6), dtype=torch.float64, device=device(type='cpu'))
+%14 = dropout(%13, 0.5)
+%15 = sub(%11, %12)
+%16 = mul(%15, %14)
+return (%16)
+""",
+}
 
 
-def test_a_model_that_torch_computes_in_part() -> None:
-    assert texts(Dropped()) == [""]
+@pytest.mark.parametrize("name", TEXTS)
+def test_networks_as_text(name: str) -> None:
+    (text,) = texts({**MODELS, "Dropped": Dropped}[name]())
+    assert f"\n{text}\n" == TEXTS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import fx, nn
+from torch import fx
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError
@@ -21,7 +21,7 @@ class _GraphCore(Core):
 
     @property
     def kind(self) -> str:
-        return kind_of(self.original)
+        return "model"
 
 
 def compile_graph(
@@ -53,12 +53,3 @@ def compile_graph(
 def captured_graph(module: fx.GraphModule, config: Config, on_unsupported: OnUnsupported) -> CapturedGraph:
     """Returns the runner of a graph with a state of its own."""
     return CapturedGraph(module, _GraphCore(module, config, GraphCache(config.check_graph), on_unsupported))
-
-
-def kind_of(module: nn.Module) -> str:
-    """Returns the name of the class of modules whose forward was captured."""
-    graph: Any = module.graph
-    for node in graph.nodes:
-        for _, kind in (node.meta.get("nn_module_stack") or {}).values():
-            return getattr(kind, "__name__", str(kind).rpartition(".")[2])
-    return "model"

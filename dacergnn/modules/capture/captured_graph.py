@@ -68,7 +68,10 @@ class CapturedGraph(ProgramRunner):
             return self.module.forward(*args)
         self._tries -= 1
         if not self._tries:
-            self.warn(f"{_KEPT} calls have all done something else because of their sizes or numbers")
+            self.warn(
+                f"{_KEPT} calls have done something else each, because of their sizes or numbers; calls unlike these "
+                "are not compiled. Pass a number that changes as a tensor."
+            )
         return self._recorded(args, leaves, numbers)
 
     def _recorded(self, args: tuple[Any, ...], leaves: list[Any], numbers: list[float]) -> Any:

@@ -28,6 +28,8 @@ from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
+_WITHOUT_EFFECT = ("sym_", "_check", "_assert_scalar", "_log_api_usage")
+"""Beginnings of the names of functions of numbers, and of one that counts how often parts of torch are used."""
 _SETS_MODES = (torch._C._set_grad_enabled,)  # pyright: ignore[reportPrivateUsage]
 _INSTEAD: dict[Any, Callable[..., Any]] = {
     operator.setitem: Tensor.__setitem__,
@@ -123,16 +125,20 @@ class _Run:
             first = reader.integers.nodes.get(node)
             if node.op != "placeholder" and (first is None or first in reader.views):
                 self.made[node] = self._computed(node)
-                if node in reader.results:
-                    self._leads_through(self.made[node])
             for dead in reader.last_uses.get(node, ()):
                 self.made.pop(dead, None)
+            if node in reader.results:
+                self._leads_through(self.made[node])
         raise AssertionError("a graph ends with its output")
 
     def _leads_through(self, value: Any) -> None:
-        """Computes a result of which others are made: gradients of these by it lead through its tensor."""
+        """Computes a result of which others are made: gradients of these by it lead through its tensor.
+
+        What is used later, and depends on edges, is computed by the same program.
+        """
         if type(value) is Value and value.requires_grad and not self.trace.given(value.node.real):
-            (real,) = self.trace.results((value,))
+            others = [v for v in self.made.values() if type(v) is Value and v.node.expr.edges is not None]
+            real, *_ = self.trace.results((value, *others))
             value.node = self.trace.written(real, value.shape)
 
     def _know(self, node: fx.Node, value: Any) -> None:
@@ -180,6 +186,8 @@ class _Run:
                 return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         elif node.op == "call_function":
             function: Any = _INSTEAD.get(node.target, node.target)
+            if function is operator.getitem and isinstance(args[0], Tensor):
+                function = Tensor.__getitem__
         else:
             raise UnsupportedCallError(f"{node.op} {node.target} is in the graph.")
         if isinstance(example, torch.SymInt):
@@ -308,8 +316,10 @@ def _source(node: fx.Node) -> str:
 
 def _label(node: fx.Node) -> str:
     """Returns the name of an argument of the call, or of a size."""
-    argument = re.match(r"L\['(\w+)'\]$", _source(node))
-    return argument[1] if argument else str(node.target)
+    argument = re.fullmatch(r"L\['(\w+)'\](?:\.size\(\)\[(\d+)\])?", _source(node))
+    if argument is None:
+        return str(node.target)
+    return argument[1] if argument[2] is None else f"{argument[1]}.size({argument[2]})"
 
 
 def _own_path(node: fx.Node) -> str | None:
@@ -323,7 +333,7 @@ def _of_numbers(function: Any) -> bool:
     """Returns whether a function of numbers has no other effect than its result."""
     module = str(getattr(function, "__module__", ""))
     name = str(getattr(function, "__name__", function))
-    return module in ("_operator", "builtins", "math") or name.startswith(("sym_", "_check", "_assert_scalar"))
+    return module in ("_operator", "builtins", "math") or name.startswith(_WITHOUT_EFFECT)
 
 
 def _expr(size: torch.SymInt) -> str:
