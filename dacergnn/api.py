@@ -238,14 +238,17 @@ def _is_forward(function: object) -> bool:
 
 
 def revert(model: nn.Module) -> nn.Module:
-    """Returns the model with the original layers in place of compiled ones; parameters stay shared."""
+    """Returns the model with the original layers and forwards in place of compiled ones; parameters stay shared."""
     _check_model(model)
-    return _replace(model, lambda m, _: _original(m), "", {})
+    done: dict[nn.Module, nn.Module] = {}
 
+    def original(module: nn.Module, name: str) -> nn.Module | None:
+        if isinstance(module, CompiledLayer):
+            return core_of(module).original
+        plain = original_forward(module)
+        return None if plain is None else _replace(plain, original, name, done)
 
-def _original(module: nn.Module) -> nn.Module | None:
-    """Returns the original of a compiled layer, or of a module whose forward is compiled; None for other modules."""
-    return core_of(module).original if isinstance(module, CompiledLayer) else original_forward(module)
+    return _replace(model, original, "", done)
 
 
 def explain(model: nn.Module, *, verbose: bool = False) -> Report:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import sys
@@ -135,12 +134,11 @@ def compiled_forwards(module: nn.Module) -> list[ForwardRunner | CapturedForward
 
 def original_forward(module: nn.Module) -> nn.Module | None:
     """Returns a module without the compiled forward that `compile_forward` gave it; None for other modules."""
-    base = vars(type(module)).get(_ORIGINAL)
+    base: type[nn.Module] | None = vars(type(module)).get(_ORIGINAL)
     if base is None:
         return None
-    original = copy.copy(module)
-    original.__dict__.pop(FORWARDS, None)
-    original.__class__ = base
+    original = nn.Module.__new__(base)
+    original.__dict__.update({name: value for name, value in vars(module).items() if name != FORWARDS})
     return original
 
 

@@ -67,6 +67,7 @@ class Network:
 
     def __init__(self, tape: Tape, leaves: int, result: Any) -> None:
         self.result = result
+        self._results = slots_of(result, ())
         needed = slots_of(result, tape.guards)
         self.steps: tuple[Step, ...] = without_vain_steps(tape.steps, needed)
         self._integers = IntegerSteps(tape.steps[: tape.integers], self.steps, leaves)
@@ -151,7 +152,24 @@ class Network:
                     _run(step, programs, tensors, kept, instead)
         if self._last and not hold(self._last, tensors):
             raise Differs
+        if self._integers.kept:  # users may write to what they get
+            made = [tensors[slot] for slot in self._integers.kept]
+            shared = {t.untyped_storage().data_ptr() for t in made if isinstance(t, Tensor)}
+            for slot in self._results:
+                if _is_in(tensors[slot], shared):
+                    tensors[slot] = tensors[slot].clone()
         return filled(self.result, tensors, instead)
+
+
+def _is_in(value: Any, places: set[int]) -> bool:
+    """Returns whether a value is a tensor of integers in the memory at some places."""
+    if not isinstance(value, Tensor) or value.is_floating_point() or value.layout is not torch.strided:
+        return False
+    return value.untyped_storage().data_ptr() in places
+
+
+def _tensors(made: Mapping[int, Any]) -> list[Tensor]:
+    return [value for value in made.values() if isinstance(value, Tensor)]
 
 
 class IntegerSteps:
@@ -175,7 +193,9 @@ class IntegerSteps:
         self._roles = sorted(role for role in roles if role[0] < leaves)
         edges = [step.edges for step in all_steps if isinstance(step, ProgramRun)]
         self._remembers = not self.made.isdisjoint(slots_of(edges, ()))
-        self._known: list[tuple[Watched, list[int], dict[int, Any]]] = []
+        self.kept = self.made if self._remembers else set[int]()
+        """The slots of what calls share."""
+        self._known: list[tuple[Watched, list[int], dict[int, Any], Watched]] = []
 
     def run(self, programs: Programs, tensors: list[Any]) -> set[int]:
         """Puts what the steps make into ``tensors``; returns the ids of what is kept."""
@@ -185,14 +205,19 @@ class IntegerSteps:
             return set()
         given = [tensors[slot] for slot in self._tensors]
         sizes = [tensors[slot].shape[axis] for slot, axis in self._roles]
-        made = next((made for seen, known, made in self._known if known == sizes and seen.same(given)), None)
+        made = None
+        for seen, known, results, unwritten in self._known:
+            if known == sizes and seen.same(given) and unwritten.same(_tensors(results)):
+                made = results
+                break
         if made is None:
             with lasting():
                 for step in self._steps:
                     _run(step, programs, tensors, set(), {})
             made = {slot: tensors[slot] for slot in self.made}
             alive = [entry for entry in self._known if entry[0].is_alive]
-            self._known = [(Watched(given, programs.check), sizes, made), *alive[: _KEPT - 1]]
+            seen = Watched(given, programs.check), sizes, made, Watched(_tensors(made), programs.check)
+            self._known = [seen, *alive[: _KEPT - 1]]
         for slot, value in made.items():
             tensors[slot] = value
         return {*map(id, made.values())}

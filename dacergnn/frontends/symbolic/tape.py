@@ -197,7 +197,11 @@ class Tape:
             return {k: self.template(v) for k, v in tree.items()}
         if kind is slice:
             return slice(*[self.template(v) for v in (tree.start, tree.stop, tree.step)])
-        return kind(*map(self.template, tree)) if hasattr(kind, "_fields") else tree
+        if hasattr(kind, "_fields"):
+            return kind(*map(self.template, tree))
+        if isinstance(tree, tuple | list):  # of torch, as the results of max
+            return [self.template(v) for v in tree]
+        return tree
 
 
 def _name(function: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -19,6 +20,7 @@ from dacergnn.modules.runner import Runner
 from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.transformed import is_transformed
 
+_MOST_GRAPHS = 64
 _FUNCTION = "autograd_function_apply"
 """The operator for subclasses of `torch.autograd.Function` in captured graphs."""
 NOTHING = (
@@ -79,10 +81,11 @@ class CapturedForward(Runner):
             return self.fall_back(self._reason, args, kwargs)
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
         if kind in self._settled:
-            return self._run(self.original, *args, **kwargs)
+            with _OPTIONS:
+                return self._run(self.original, *args, **kwargs)
         before = len(self.graphs)
         try:
-            with _capture(), as_before(self.original, (args, kwargs), (self._failure,)):
+            with _OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)):
                 result = self._run(self.original, *args, **kwargs)
         except self._failure as error:
             cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
@@ -98,10 +101,34 @@ class CapturedForward(Runner):
         return self.function(self.original, *args, **kwargs)
 
 
-def _capture() -> Any:
-    """Returns a context in which torch goes on where sizes depend on numbers, and sees hooks that come later.
+class _Options(threading.local):
+    """Has torch go on where sizes depend on numbers, see hooks that come later, and raise beyond `_MOST_GRAPHS`.
 
-    Floating-point attributes are constants, since each of them would take longer to hand over than to compare.
+    Beyond its usual limit of eight graphs it would run the forward as it is, and say nothing. Modes, and sizes of zero
+    and one, have graphs of their own. Floating-point attributes are constants, since each of them would take longer to
+    hand over than to compare. Each thread has one context for all calls, since it takes longer to make than to enter.
     """
-    options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
-    return options.patch(capture_dynamic_output_shape_ops=True, skip_nnmodule_hook_guards=False, specialize_float=True)
+
+    def __init__(self) -> None:
+        options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
+        self._context = options.patch(
+            capture_dynamic_output_shape_ops=True,
+            skip_nnmodule_hook_guards=False,
+            specialize_float=True,
+            recompile_limit=_MOST_GRAPHS,
+            fail_on_recompile_limit_hit=True,
+        )
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            self._context.__enter__()
+        self._depth += 1
+
+    def __exit__(self, *problem: Any) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._context.__exit__(*problem)
+
+
+_OPTIONS = _Options()

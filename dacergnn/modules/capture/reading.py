@@ -192,6 +192,13 @@ class _Run:
             raise UnsupportedCallError(f"{node.op} {node.target} is in the graph.")
         if isinstance(example, torch.SymInt):
             return self._size(_expr(example), function, args, kwargs)
+        if _always_true(node):
+            return True
+        if function in (operator.getitem, getattr) and not isinstance(args[0], Tensor):
+            return function(*args)  # a part of several results
+        known = function in (*_SETS_MODES, torch.Size) or _of_numbers(function)
+        if not (_tensors(example) or _tensors((args, kwargs)) or known):
+            raise UnsupportedCallError(f"{getattr(function, '__name__', function)} is called.")
         result = self._called(function, args, kwargs)
         self._tie(example, result)
         return result
@@ -247,6 +254,8 @@ class _Run:
             if any(args[0] is number for number in self.numbers):
                 return args[0].item()
             raise UnsupportedCallError("a number is read from a tensor (.item()).")
+        if writes(function, kwargs):  # values that wait may read the same memory, by another view
+            self.trace.results([value for value in self.made.values() if type(value) is Value])
         result = function(*args, **kwargs)
         if _tensors(result) or (result is None and _tensors((args, kwargs))):
             self.tape.called(function, args, kwargs, result)
@@ -334,6 +343,13 @@ def _of_numbers(function: Any) -> bool:
     module = str(getattr(function, "__module__", ""))
     name = str(getattr(function, "__name__", function))
     return module in ("_operator", "builtins", "math") or name.startswith(_WITHOUT_EFFECT)
+
+
+def _always_true(node: fx.Node) -> bool:
+    """Returns whether a node asks if a size is at least zero, as torch does of each size that depends on numbers."""
+    size: Any = node.args[0].meta.get("example_value") if node.args and isinstance(node.args[0], fx.Node) else None
+    depends = isinstance(size, torch.SymInt) and _expr(size).startswith("u")  # torch's name for such sizes
+    return depends and node.target is operator.ge and node.args[1:] == (0,)
 
 
 def _expr(size: torch.SymInt) -> str:
