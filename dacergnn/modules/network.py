@@ -67,10 +67,13 @@ class Network:
 
     def __init__(self, tape: Tape, leaves: int, result: Any) -> None:
         self.result = result
-        self._results = slots_of(result, ())
         needed = slots_of(result, tape.guards)
         self.steps: tuple[Step, ...] = without_vain_steps(tape.steps, needed)
-        self._integers = IntegerSteps(tape.steps[: tape.integers], self.steps, leaves)
+        kept = {id(step) for step in self.steps}
+        made = [step for step in tape.steps[: tape.integers] if id(step) in kept]
+        places = {_place(t) for step in made for t in map(tape.made, slots_made(step)) if _is_integers(t)}
+        handed_out = [t for t in map(tape.made, slots_of(result, ())) if _is_integers(t) and _place(t) in places]
+        self._integers = IntegerSteps(made, self.steps, leaves, remembers=not handed_out)  # users may write to results
         self.own = own_tensors(self.steps)
         """The tensors that all calls read."""
         self.sizes = tape.sizes
@@ -152,20 +155,16 @@ class Network:
                     _run(step, programs, tensors, kept, instead)
         if self._last and not hold(self._last, tensors):
             raise Differs
-        if self._integers.kept:  # users may write to what they get
-            made = [tensors[slot] for slot in self._integers.kept]
-            shared = {t.untyped_storage().data_ptr() for t in made if isinstance(t, Tensor)}
-            for slot in self._results:
-                if _is_in(tensors[slot], shared):
-                    tensors[slot] = tensors[slot].clone()
         return filled(self.result, tensors, instead)
 
 
-def _is_in(value: Any, places: set[int]) -> bool:
-    """Returns whether a value is a tensor of integers in the memory at some places."""
-    if not isinstance(value, Tensor) or value.is_floating_point() or value.layout is not torch.strided:
-        return False
-    return value.untyped_storage().data_ptr() in places
+def _is_integers(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_floating_point() and value.layout is torch.strided
+
+
+def _place(tensor: Any) -> int:
+    """Returns the address of the memory that a tensor shows."""
+    return tensor.untyped_storage().data_ptr()
 
 
 def _tensors(made: Mapping[int, Any]) -> list[Tensor]:
@@ -179,22 +178,19 @@ class IntegerSteps:
 
     Args:
         steps: The steps.
-        all_steps: The steps of the network; these come first, without vain ones.
+        all_steps: The steps of the network, these first.
         leaves: How many tensors and numbers a call is given.
+        remembers: Whether calls may have the same tensors.
     """
 
-    def __init__(self, steps: Sequence[Step], all_steps: Sequence[Step], leaves: int) -> None:
-        first = {id(step) for step in steps}
-        self._steps = [step for step in all_steps if id(step) in first]
-        self.count = len(self._steps)
+    def __init__(self, steps: Sequence[Step], all_steps: Sequence[Step], leaves: int, *, remembers: bool) -> None:
+        self._steps, self.count = steps, len(steps)
         self.made = {slot for step in self._steps for slot in slots_made(step)}
         tensors, roles = roles_read(self._steps)
         self._tensors = sorted(slot for slot in tensors if slot < leaves)
         self._roles = sorted(role for role in roles if role[0] < leaves)
         edges = [step.edges for step in all_steps if isinstance(step, ProgramRun)]
-        self._remembers = not self.made.isdisjoint(slots_of(edges, ()))
-        self.kept = self.made if self._remembers else set[int]()
-        """The slots of what calls share."""
+        self._remembers = remembers and not self.made.isdisjoint(slots_of(edges, ()))
         self._known: list[tuple[Watched, list[int], dict[int, Any], Watched]] = []
 
     def run(self, programs: Programs, tensors: list[Any]) -> set[int]:

@@ -102,6 +102,10 @@ class Tape:
         """Returns the sizes that were asked for, by their roles."""
         return {size.role: number(size) for size in self._sizes.values()}
 
+    def made(self, slot: int) -> object:
+        """Returns the tensor or object of a slot."""
+        return self._tensors[slot]
+
     @property
     def slots(self) -> int:
         """Returns how many tensors there are, arguments first."""

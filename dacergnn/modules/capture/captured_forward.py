@@ -109,18 +109,19 @@ class _Options(threading.local):
     hand over than to compare. Each thread has one context for all calls, since it takes longer to make than to enter.
     """
 
-    def __init__(self) -> None:
-        options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
-        self._context = options.patch(
-            capture_dynamic_output_shape_ops=True,
-            skip_nnmodule_hook_guards=False,
-            specialize_float=True,
-            recompile_limit=_MOST_GRAPHS,
-            fail_on_recompile_limit_hit=True,
-        )
-        self._depth = 0
+    _context: Any = None
+    _depth = 0
 
     def __enter__(self) -> None:
+        if self._context is None:
+            options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
+            self._context = options.patch(
+                capture_dynamic_output_shape_ops=True,
+                skip_nnmodule_hook_guards=False,
+                specialize_float=True,
+                recompile_limit=_MOST_GRAPHS,
+                fail_on_recompile_limit_hit=True,
+            )
         if not self._depth:
             self._context.__enter__()
         self._depth += 1

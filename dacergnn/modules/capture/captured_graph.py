@@ -140,7 +140,7 @@ class _Runtime:
 
 
 class _Before:
-    """Holds what a call that fails may have changed: random numbers, and tensors that are no parameters."""
+    """Holds what a call that fails may have changed: random numbers, and the tensors that it was given."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         tensors = [a for a in args if isinstance(a, Tensor)]

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-_DEVICES_AND_TYPES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
-
 
 class Integers:
     """Holds the nodes that depend on integers and sizes alone, and for each the first one that computes the same."""
@@ -24,7 +22,8 @@ class Integers:
             if node.op == "placeholder":
                 self.nodes[node] = node
             elif node.op in ("call_function", "call_method") and self._pure(node):
-                self.nodes[node] = known.setdefault(self._key(node), node)
+                is_result = any(user.op == "output" for user in node.users)  # users may write to one of several
+                self.nodes[node] = node if is_result else known.setdefault(self._key(node), node)
 
     def same(self, node: fx.Node) -> fx.Node:
         """Returns one node for all that hold the same."""

@@ -254,7 +254,7 @@ class _Run:
             if any(args[0] is number for number in self.numbers):
                 return args[0].item()
             raise UnsupportedCallError("a number is read from a tensor (.item()).")
-        if writes(function, kwargs):  # values that wait may read the same memory, by another view
+        if writes(function, kwargs) and _is_floating(args):  # values that wait may read that memory by another view
             self.trace.results([value for value in self.made.values() if type(value) is Value])
         result = function(*args, **kwargs)
         if _tensors(result) or (result is None and _tensors((args, kwargs))):
@@ -361,6 +361,11 @@ def _attribute(module: Any, path: str) -> Any:
     for name in path.split("."):
         module = getattr(module, name)
     return module
+
+
+def _is_floating(args: Sequence[Any]) -> bool:
+    """Returns whether what a function writes to may be rows."""
+    return any(t.is_floating_point() for t in _tensors(args[:1])) or not args
 
 
 def _flat(tree: Any) -> list[Any]:
