@@ -14,7 +14,7 @@ from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph, checks
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.profile import Profile
-from dacergnn.modules import graph_layer, runner
+from dacergnn.modules import base
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.program import Program, parse
 from dacergnn.program.flatten import flatten
@@ -86,8 +86,7 @@ def meta_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it lasts, layers take meta tensors, and what they would run are stubs."""
     monkeypatch.setattr(checks, "DEVICES", ("cpu", "cuda", "meta"))
     monkeypatch.setattr(StubProgram, "calls", 0)
-    for module in (runner, graph_layer):
-        monkeypatch.setattr(module, "compiled_program", StubProgram)
+    monkeypatch.setattr(base, "compiled_program", StubProgram)
 
 
 def moved(tree: Any) -> Any:
