@@ -29,6 +29,11 @@ class NativeLayer(GraphLayer):
         """Returns the program and the specifications of its arrays."""
 
     @property
+    @abstractmethod
+    def width(self) -> int:
+        """Returns the size of a row of the result."""
+
+    @property
     def dtype(self) -> torch.dtype:
         """Returns the element type of the parameters."""
         own = next((p for p in self._parameters.values() if p is not None), None)
@@ -88,6 +93,10 @@ class RGCN(NativeLayer):
         self.reset_parameters()
 
     @property
+    def width(self) -> int:
+        return self.W.size(2)
+
+    @property
     def _options(self) -> tuple[object, ...]:
         return (self.aggr,)
 
@@ -123,6 +132,10 @@ class RGAT(NativeLayer):
         self.k = nn.Parameter(torch.empty(heads, out_channels))
         self.bias = nn.Parameter(torch.empty(heads, out_channels)) if bias else None
         self.reset_parameters()
+
+    @property
+    def width(self) -> int:
+        return self.heads * self.channels
 
     @property
     def _options(self) -> tuple[object, ...]:
@@ -164,11 +177,15 @@ class HGT(NativeLayer):
         self.reset_parameters()
 
     @property
+    def width(self) -> int:
+        return self.heads * self.dim
+
+    @property
     def _options(self) -> tuple[object, ...]:
         return self.heads, self.dim
 
     def program(self) -> ProgramSource:
-        width = self.heads * self.dim
+        width = self.width
         typed, relation = spec("T", width, width), spec("R", self.heads, self.dim, self.dim)
         return ProgramSource.of(
             programs.hgt, x=spec("NS", width), W_k=typed, W_q=typed, W_v=typed, A=typed, W_att=relation, W_msg=relation,
