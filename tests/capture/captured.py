@@ -1,4 +1,4 @@
-"""What tests of captured models share: how they are called, compared, and asked what ran."""
+"""Holds what tests of captured models share: how they are called, compared, and asked what ran."""
 
 from __future__ import annotations
 

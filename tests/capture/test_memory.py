@@ -125,3 +125,32 @@ def test_calls_do_not_see_each_other(name: str) -> None:
         for written, *_ in filter(None, integers):
             written.zero_()
         torch.testing.assert_close(integers[1], integers[0])
+
+
+class _Turned(torch.autograd.Function):
+    """Returns its input; its gradient is turned around."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return -gradient
+
+
+@pytest.mark.filterwarnings("ignore:.* runs uncompiled")
+def test_what_cannot_be_captured_may_come_late() -> None:
+    def turned(net: Any, x: Tensor, edges: Tensor) -> Tensor:
+        h = net.lin(x)
+        return summed(x, edges, _Turned.apply(h) if net.turns else h)  # pyright: ignore[reportArgumentType]
+
+    torch._dynamo.reset()
+    plain, fast = Net(turned), dacergnn.optimize(Net(turned))
+    x, edges = torch.randn(6, WIDTH), torch.randint(6, (2, 12))
+    for turns in (False, False, False, True, True):
+        found: list[Any] = []
+        for net in (plain, fast):
+            net.turns = turns  # pyright: ignore[reportAttributeAccessIssue]
+            found.append(torch.autograd.grad(net(x, edges).square().sum(), [*net.parameters()]))
+        torch.testing.assert_close(found[1], found[0])

@@ -29,7 +29,7 @@ class Tape:
         self.steps: list[Step] = []
         self.guards: dict[Guard, None] = {}
         self.integers = 0
-        """How many of the first steps compute integers and sizes from nothing else."""
+        """Tells how many of the first steps compute integers and sizes from nothing else."""
         self.problem: str | None = None
         """The reason why the call cannot be repeated, if there is one."""
         self._own = own

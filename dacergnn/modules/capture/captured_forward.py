@@ -13,7 +13,7 @@ from torch import fx
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.capture.captured_graph import CapturedGraph
-from dacergnn.modules.capture.reading import place_of
+from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
 from dacergnn.modules.runner import Runner
@@ -81,21 +81,41 @@ class CapturedForward(Runner):
             return self.fall_back(self._reason, args, kwargs)
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
         if kind in self._settled:
-            with _OPTIONS:
-                return self._run(self.original, *args, **kwargs)
+            return self._again(args, kwargs)
         before = len(self.graphs)
         try:
             with _OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)):
                 result = self._run(self.original, *args, **kwargs)
         except self._failure as error:
-            cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
-            self._reason = str(cause).partition("\n")[0]
-            return self.fall_back(self._reason, args, kwargs)
+            return self._fail(error, args, kwargs)
         if len(self.graphs) == before:
             self._settled.add(kind)
         elif not before and not any(graph.reader.compiles for graph in self.graphs):
             self.warn(NOTHING)
         return result
+
+    def _again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs a call of a kind for which all has been captured, as far as one can tell from outside.
+
+        Raises:
+            UnsupportedCallError: It cannot be captured after all, and a part of it has run.
+        """
+        before = sum(graph.calls for graph in self.graphs)
+        try:
+            with _OPTIONS:
+                return self._run(self.original, *args, **kwargs)
+        except self._failure as error:
+            if sum(graph.calls for graph in self.graphs) > before:
+                raise UnsupportedCallError(
+                    f"{self.core.kind} cannot go on with this call, of which a part has run: {error}"
+                ) from error
+            return self._fail(error, args, kwargs)
+
+    def _fail(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs the original, from now on."""
+        cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
+        self._reason = str(cause).partition("\n")[0]
+        return self.fall_back(self._reason, args, kwargs)
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)

@@ -46,6 +46,8 @@ class CapturedGraph(ProgramRunner):
         self.module = module
         self.reader = Reader(module)
         self.networks: list[tuple[list[float], Network]] = []
+        self.calls = 0
+        """How often it was called."""
         self._tries = _KEPT
 
     @property
@@ -54,6 +56,7 @@ class CapturedGraph(ProgramRunner):
         return [network.text(self.reader.labels) for _, network in self.networks]
 
     def __call__(self, *args: Any) -> Any:
+        self.calls += 1
         if not self.reader.compiles or is_autocast():
             return self.module.forward(*args)
         leaves = [Number(a) if type(a) is int else a for a in args]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -25,6 +24,7 @@ from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import Ends, find_ends, is_view
 from dacergnn.modules.capture.integers import Integers
+from dacergnn.modules.capture.sources import is_number, label, own_path
 from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
@@ -35,7 +35,7 @@ _INSTEAD: dict[Any, Callable[..., Any]] = {
     operator.setitem: Tensor.__setitem__,
     torch.ops.dacergnn.layer.default: run_layer,
 }
-"""What is called in place of other functions, and does the same."""
+"""Maps functions to what is called in their place, and does the same."""
 _ASKS_SIZE = (Tensor.size, torch.Tensor.size)
 _CONSTANTS: dict[Any, float] = {torch.zeros: 0.0, torch.ones: 1.0}
 
@@ -51,9 +51,9 @@ class Reader:
         self.module = module
         self.inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         # torch drops what it knows of inputs when it has captured the graph.
-        self.paths = {node: path for node in self.inputs if (path := _own_path(node)) is not None}
+        self.paths = {node: path for node in self.inputs if (path := own_path(node)) is not None}
         """The paths of inputs that are parameters or buffers."""
-        self.labels = {i: self.paths.get(node) or _label(node) for i, node in enumerate(self.inputs)}
+        self.labels = {i: self.paths.get(node) or label(node) for i, node in enumerate(self.inputs)}
         """The names of the inputs by their positions."""
         self.integers = Integers(module.graph)
         self.ends = [e for e in find_ends(module.graph, self.integers.same) if self._computable(e)]
@@ -63,7 +63,7 @@ class Reader:
         """Results of the graph that it computes others from."""
         self.compiles = bool(self.ends) or any(_INSTEAD.get(n.target) is run_layer for n in module.graph.nodes)
         """Tells whether the graph runs compiled programs, of its own or of layers in it."""
-        self.numbers = [i for i, node in enumerate(self.inputs) if _is_number(node)]
+        self.numbers = [i for i, node in enumerate(self.inputs) if is_number(node)]
         """The positions of inputs that are numbers in the form of a tensor."""
         self.last_uses = _last_uses(module.graph)
         """The nodes that nobody uses after a node."""
@@ -304,40 +304,6 @@ class _Run:
         return tree
 
 
-def _is_number(node: fx.Node) -> bool:
-    value = node.meta.get("example_value")
-    return isinstance(value, Tensor) and not value.dim() and any(user.target == "item" for user in node.users)
-
-
-def place_of(node: fx.Node) -> str:
-    """Returns the place in the user's code that a node comes from."""
-    lines = [line.strip() for line in str(node.meta.get("stack_trace") or "").splitlines()]
-    places = [line for line in lines if line.startswith("File ")]
-    return places[-1].removeprefix("File ").replace('"', "") if places else "unknown place"
-
-
-def _source(node: fx.Node) -> str:
-    """Returns where torch has found an input."""
-    argument = node.meta.get("grapharg")
-    source: Any = None if argument is None else argument.source.name
-    return str(source() if callable(source) else source)  # a method in some releases of torch
-
-
-def _label(node: fx.Node) -> str:
-    """Returns the name of an argument of the call, or of a size."""
-    argument = re.fullmatch(r"L\['(\w+)'\](?:\.size\(\)\[(\d+)\])?", _source(node))
-    if argument is None:
-        return str(node.target)
-    return argument[1] if argument[2] is None else f"{argument[1]}.size({argument[2]})"
-
-
-def _own_path(node: fx.Node) -> str | None:
-    """Returns the path of the parameter or buffer that an input is; None for an argument of the call."""
-    name = _source(node)
-    found = re.findall(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", name)
-    return ".".join(found) if found and ("._parameters[" in name or "._buffers[" in name) else None
-
-
 def _of_numbers(function: Any) -> bool:
     """Returns whether a function of numbers has no other effect than its result."""
     module = str(getattr(function, "__module__", ""))
@@ -392,6 +358,7 @@ def _numbers(tree: Any) -> Any:
 
 
 def _results_in_use(graph: fx.Graph) -> set[fx.Node]:
+    """Returns the results of a graph that other nodes use as well."""
     (output,) = [node for node in graph.nodes if node.op == "output"]
     return {node for node in output.all_input_nodes if len(node.users) > 1}
 

@@ -1,0 +1,43 @@
+"""Tells where in the user's code and modules the nodes and inputs of a captured graph come from."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch import Tensor, fx
+
+
+def is_number(node: fx.Node) -> bool:
+    """Returns whether an input is a number in the form of a tensor."""
+    value = node.meta.get("example_value")
+    return isinstance(value, Tensor) and not value.dim() and any(user.target == "item" for user in node.users)
+
+
+def place_of(node: fx.Node) -> str:
+    """Returns the place in the user's code that a node comes from."""
+    lines = [line.strip() for line in str(node.meta.get("stack_trace") or "").splitlines()]
+    places = [line for line in lines if line.startswith("File ")]
+    return places[-1].removeprefix("File ").replace('"', "") if places else "unknown place"
+
+
+def _source(node: fx.Node) -> str:
+    """Returns where torch has found an input."""
+    argument = node.meta.get("grapharg")
+    source: Any = None if argument is None else argument.source.name
+    return str(source() if callable(source) else source)  # a method in some releases of torch
+
+
+def label(node: fx.Node) -> str:
+    """Returns the name of an argument of the call, or of a size."""
+    argument = re.fullmatch(r"L\['(\w+)'\](?:\.size\(\)\[(\d+)\])?", _source(node))
+    if argument is None:
+        return str(node.target)
+    return argument[1] if argument[2] is None else f"{argument[1]}.size({argument[2]})"
+
+
+def own_path(node: fx.Node) -> str | None:
+    """Returns the path of the parameter or buffer that an input is; None for an argument of the call."""
+    name = _source(node)
+    found = re.findall(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", name)
+    return ".".join(found) if found and ("._parameters[" in name or "._buffers[" in name) else None
