@@ -1,4 +1,4 @@
-"""What captured models share: memory of views and of remembered integers, and modes that a forward turns on."""
+"""Captured calls do not see each other: by views, by remembered integers, or by modes that a forward turns on."""
 
 from __future__ import annotations
 
