@@ -20,9 +20,9 @@ from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
 from dacergnn.modules.base import RunsPrograms
-from dacergnn.modules.captured import check_capturable
 from dacergnn.modules.compiled_parts import ANOTHER, UNTOUCHED, compiled_parts
 from dacergnn.modules.core import Core
+from dacergnn.modules.cuda_graphs import check_capturable
 from dacergnn.modules.functions import ProgramFunction
 from dacergnn.modules.graph_forward import compile_forward, is_compiled_forward, original_forward
 from dacergnn.modules.graphs import GraphCache

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
+from dacergnn.frontends.missing_gradients import Results
 from dacergnn.frontends.parameters import Attributes
-from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.library_nodes.place import Place
 from dacergnn.program.flatten import Activation

@@ -15,7 +15,7 @@ from torch import Tensor
 from dacergnn.graph.edge_list import all_zero
 from dacergnn.graph.encodings import Encodings
 from dacergnn.graph.hetero_graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 from dacergnn.scratch import zeros_in_file
 
 DENSE = 0.5

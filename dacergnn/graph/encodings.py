@@ -16,7 +16,7 @@ from dacergnn.graph.counts import Counts
 from dacergnn.graph.edge_list import EdgeList
 from dacergnn.graph.edge_weights import WEIGHTS
 from dacergnn.graph.encoding_steps import names_in_part, reads_pairs, steps_of
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 from dacergnn.graph.sorting import groups_of_rows, pointers, stable_order
 from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, parse_encoding, part, target_space
 from dacergnn.graph.vectors import Vectors

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 from dacergnn.graph.encodings import Encodings
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 from dacergnn.graph.nonzeros import Nonzeros, check_sparse, nonzeros_of
 from dacergnn.graph.spaces import NODE_SIDES
 

@@ -22,7 +22,7 @@ from dacergnn.graph.feature_encodings import FeatureEncodings
 from dacergnn.graph.features import FeatureGraphs
 from dacergnn.graph.from_dgl import edge_list_of_dgl
 from dacergnn.graph.from_pyg import edge_list_of_pyg
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 from dacergnn.graph.names import NumberNames
 from dacergnn.graph.nonzeros import Nonzeros
 from dacergnn.graph.spaces import ROW_SPACES, SPACES

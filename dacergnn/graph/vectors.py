@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 
 
 class Vectors:

@@ -14,8 +14,8 @@ from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import profile_of
 from dacergnn.graph.traced import encodings_of
-from dacergnn.modules.captured import Captures
 from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.cuda_graphs import Captures
 from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.modules.programs import compiled_program
 from dacergnn.modules.sdfg_files import RECORD, read_record

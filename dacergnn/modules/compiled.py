@@ -19,7 +19,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.modules import sdfg_files
 from dacergnn.modules.building import Turns, building
-from dacergnn.modules.planned import PlannedProgram, lowered
+from dacergnn.modules.lowered_program import PlannedProgram, lowered
 from dacergnn.modules.variant import Mask, Variant
 from dacergnn.modules.ways.way import Way
 from dacergnn.modules.writes import Writes

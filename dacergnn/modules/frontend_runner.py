@@ -11,18 +11,18 @@ from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import ArrayError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import Binding, Frontend
+from dacergnn.frontends.missing_gradients import Reached
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.traced import encodings_of
-from dacergnn.modules.activated import Activated
 from dacergnn.modules.arrivals import is_collecting
 from dacergnn.modules.autocast import ResultTypes, autocast_type, is_autocast, with_types, without_autocast
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, with_parameters
 from dacergnn.modules.exported import run_traced
-from dacergnn.modules.repeated import Repeated, run
+from dacergnn.modules.known_call import Repeated, run
+from dacergnn.modules.layer_activations import Activated
 from dacergnn.modules.runner import Runner
 from dacergnn.modules.signature import CallSignature
 

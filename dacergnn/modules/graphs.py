@@ -11,10 +11,10 @@ from dacergnn.config import CheckGraph
 from dacergnn.errors import DeviceError, UnsupportedCallError
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 from dacergnn.graph.sorting import equal
 from dacergnn.modules.arrivals import arrived, collect
-from dacergnn.modules.watched import Watched
+from dacergnn.modules.known_edges import Watched
 from dacergnn.runtime import cuda_graph
 
 _KEPT = 16

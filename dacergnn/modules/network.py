@@ -28,9 +28,9 @@ from dacergnn.frontends.symbolic.steps import (
 )
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
+from dacergnn.modules.known_edges import Watched
 from dacergnn.modules.network_text import NetworkText
-from dacergnn.modules.watched import Watched
 
 _KEPT = 16
 

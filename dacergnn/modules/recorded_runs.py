@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
-from dacergnn.modules.retained import is_retained
+from dacergnn.modules.saved_arrays import is_retained
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 

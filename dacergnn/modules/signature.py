@@ -23,10 +23,10 @@ from dacergnn.frontends.dgl.form import form as graph_form
 from dacergnn.frontends.dgl.stand_in import is_graph_class
 from dacergnn.frontends.symbolic.sizes import Counted
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.watched import Watched
+from dacergnn.modules.known_edges import Watched
 from dacergnn.native import calls
 from dacergnn.native.exchange import DESCRIBE
-from dacergnn.runtime.seen import checked_step, is_taken
+from dacergnn.runtime.edge_changes import checked_step, is_taken
 
 SIMPLE = frozenset((type(None), bool, int, float, str, torch.dtype))
 _NAMES = ("requires_grad", "_version")

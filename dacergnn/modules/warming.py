@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import DacergnnError
-from dacergnn.modules.ahead import ahead
 from dacergnn.modules.compiled_parts import ANOTHER, UNTOUCHED, compiled_parts
 from dacergnn.modules.contents import contents_kept
+from dacergnn.modules.early_builds import ahead
 from dacergnn.modules.graph_forward import compiled_forwards
 
 

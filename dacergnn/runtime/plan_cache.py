@@ -36,7 +36,7 @@ _SOURCES = (
     "cost.py",
     "graph",
     "library_nodes",
-    "modules/planned.py",
+    "modules/lowered_program.py",
     "modules/sparse.py",
     "native/precompiled.py",
     "plan.py",

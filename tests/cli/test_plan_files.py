@@ -29,7 +29,7 @@ REPLAY = """
 import sys
 from dacergnn import Plan
 from dacergnn.bench.programs import compiled_layer
-from dacergnn.modules import planned
+from dacergnn.modules import lowered_program
 from dacergnn.native import build
 planned.compile_program = planned.lower = build._compile = None
 layer = compiled_layer("rgat", "am~0.001", 8, 1, Plan.load(sys.argv[1]))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn import Config
-from dacergnn.runtime.seen import Seen
+from dacergnn.runtime.edge_changes import Seen
 from tests.compatibility.kinds import DGLForward, F, M, N, R, UserLayer, edges
 
 LAYERS: dict[str, Callable[[], nn.Module]] = {
@@ -150,7 +150,7 @@ def test_large_tensors_are_sampled_or_summed_up() -> None:
 
 @pytest.mark.parametrize("inference", [False, True])
 def test_writes_where_torch_cannot_describe_tensors_to_c(inference: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.runtime.seen.DESCRIBE", None)
+    monkeypatch.setattr("dacergnn.runtime.edge_changes.DESCRIBE", None)
     with torch.inference_mode(inference):
         index = torch.randint(0, 10**6, (2, 10**4))
         seen = Seen([index])

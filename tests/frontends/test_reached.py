@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.reached import Reached, Results
+from dacergnn.frontends.missing_gradients import Reached, Results
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import compile_layer
 from dacergnn.modules.layer_core import LayerCore
 from dacergnn.modules.traced_runner import TracedRunner
-from dacergnn.runtime.seen import Seen
+from dacergnn.runtime.edge_changes import Seen
 from tests.frontends.cases import CASES, Case
 from tests.frontends.check import tensors
 from tests.modules import hetero_layers as hetero

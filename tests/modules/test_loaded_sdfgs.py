@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn import Config
 from dacergnn.errors import DacergnnError
-from dacergnn.modules import planned, programs
+from dacergnn.modules import lowered_program, programs
 from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.native import build, cache
 from tests.modules.layers import (
@@ -173,7 +173,7 @@ def test_nothing_of_it_is_in_the_cache_of_plans(tmp_path: Path, monkeypatch: pyt
     gradients(loaded(layer, tmp_path / "sdfg"), arguments())
     assert [(path.path, path.path.read_bytes()) for path in cache.plans()] == plans
     programs.compiled_program.cache_clear()
-    monkeypatch.setattr(planned, "compile_program", None)
+    monkeypatch.setattr(lowered_program, "compile_program", None)
     assert_close(optimized()(*arguments()), expected)
 
 

@@ -14,7 +14,7 @@ import dacergnn
 from dacergnn import HeteroGraph
 from dacergnn.errors import ArrayError, DacergnnError
 from dacergnn.modules import RGAT, RGCN
-from dacergnn.modules.ahead import ahead
+from dacergnn.modules.early_builds import ahead
 from dacergnn.modules.programs import compiled_program
 from dacergnn.target import find
 from tests.frontends.case import Case
@@ -83,7 +83,7 @@ def test_layers_are_built_at_the_same_time(graph: HeteroGraph, monkeypatch: pyte
     """Neither build ends before the other has begun."""
     executable, meeting = find(None).executable_class(), threading.Barrier(2, timeout=60)
     original = executable.build
-    monkeypatch.setattr("dacergnn.modules.ahead.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("dacergnn.modules.early_builds.os.cpu_count", lambda: 2)
 
     def build(programs: Any, architectures: Any) -> None:
         if len(programs) == 2:  # with a backward

@@ -27,7 +27,7 @@ from dacergnn.cli import main
 from dacergnn.errors import CacheError, ProgramError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.modules import HGT, RGAT, RGCN, planned
+from dacergnn.modules import HGT, RGAT, RGCN, lowered_program
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.programs import compiled_program, new_program
 from dacergnn.native import build, cache
@@ -126,7 +126,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, *, compiler: bool = True) -> None:
 
     graph()  # builds the library that sorts edges
     for name in ("parse_flat", "compile_program", "lower"):
-        monkeypatch.setattr(planned, name, refuse)
+        monkeypatch.setattr(lowered_program, name, refuse)
     if compiler:
         monkeypatch.setattr(build, "_compile", refuse)
 
@@ -144,8 +144,8 @@ def test_nothing_is_compiled_again(
 SECOND = """
 import sys
 from pathlib import Path
-from tests.runtime.test_plan_cache import ALL, circumstances, new_program, planned
-planned.compile_program = None
+from tests.runtime.test_plan_cache import ALL, circumstances, new_program, lowered_program
+lowered_program.compile_program = None
 print(len(new_program(**circumstances(Path(sys.argv[1]))).variant(ALL).slots))
 """
 

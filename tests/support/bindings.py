@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from dacergnn.frontends import Binding
-from dacergnn.frontends.reached import Reached
+from dacergnn.frontends.missing_gradients import Reached
 
 
 def arrays_of(binding: Binding) -> dict[str, Tensor]:

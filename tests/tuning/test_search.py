@@ -18,7 +18,7 @@ from dacergnn import Config, HeteroGraph, Plan, explain, optimize, parse
 from dacergnn.cli import main
 from dacergnn.cli import tune as command
 from dacergnn.errors import DacergnnError
-from dacergnn.modules import RGAT, planned, programs
+from dacergnn.modules import RGAT, lowered_program, programs
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tuning import tuned
@@ -179,7 +179,9 @@ def test_the_best_of_a_first_round_are_run_again() -> None:
 def _small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned, "EVALUATIONS", 6)
     monkeypatch.setattr(tuned, "model_of", lambda chosen: SMALL_TILES)
-    monkeypatch.setattr(planned, "model_digest", lambda chosen: "small tiles")  # tells its plans from those of others
+    monkeypatch.setattr(
+        lowered_program, "model_digest", lambda chosen: "small tiles"
+    )  # tells its plans from those of others
 
 
 def layer(config: Config) -> RGAT:

@@ -13,8 +13,8 @@ from dacergnn.frontends.symbolic.edges import TYPES, EdgeSet, Form, GraphFinder,
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
-from dacergnn.runtime.seen import Seen
+from dacergnn.graph.lifetime import lasting
+from dacergnn.runtime.edge_changes import Seen
 
 if TYPE_CHECKING:
     from dacergnn.frontends.symbolic.trace import Trace

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.convolution_programs import gcn
+from dacergnn.frontends.derived_values import kept
 from dacergnn.frontends.dgl.graphs import (
     check_edge_weight,
     check_in_degrees,
@@ -21,7 +22,6 @@ from dacergnn.frontends.dgl.graphs import (
     relation_sizes,
 )
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, ProgramSource, only, spec
-from dacergnn.frontends.kept import kept
 from dacergnn.frontends.linear import is_torch
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.sorting import occurrences

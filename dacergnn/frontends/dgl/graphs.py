@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.derived_values import kept
 from dacergnn.frontends.dgl.stand_in import is_graph_class
-from dacergnn.frontends.kept import kept
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import IndexRange, as_index_vector, check_ranges
-from dacergnn.runtime.seen import Seen
+from dacergnn.runtime.edge_changes import Seen
 
 
 def graph_sizes(g: Any, *, bipartite: bool = False) -> tuple[int, int, int]:

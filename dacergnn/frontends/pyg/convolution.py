@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.derived_values import kept
 from dacergnn.frontends.frontend import GraphKey, Outputs
-from dacergnn.frontends.kept import kept
 from dacergnn.frontends.linear import is_linear
 from dacergnn.frontends.pyg.given_edges import (
     Sizes,

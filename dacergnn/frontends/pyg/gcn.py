@@ -12,15 +12,15 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.convolution_programs import gcn
+from dacergnn.frontends.derived_values import kept
 from dacergnn.frontends.frontend import Binding, GraphKey, ProgramSource, spec
-from dacergnn.frontends.kept import kept
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, checked_edges, rows_of
 from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values, sources_and_destinations
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.seen import is_taken
+from dacergnn.runtime.edge_changes import is_taken
 
 _BY_DEGREES: Any = WeakTensorKeyDictionary()
 """Coefficients in caches of layers that follow from the degrees of the cached edges, with their versions."""

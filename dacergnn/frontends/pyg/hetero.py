@@ -13,6 +13,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, spec
 from dacergnn.frontends.hetero_programs import hetero
+from dacergnn.frontends.missing_gradients import Reached
 from dacergnn.frontends.pyg.given_edges import identity, is_matrix
 from dacergnn.frontends.pyg.message_passing import check_features
 from dacergnn.frontends.pyg.relation_arrays import RelationLayout, edge_coefficients, edge_weights
@@ -20,7 +21,6 @@ from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_rel
 from dacergnn.frontends.pyg.relation_parts import RelationParts
 from dacergnn.frontends.pyg.relations import Attention, EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
-from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.typed_parts import Part, check_ids
 

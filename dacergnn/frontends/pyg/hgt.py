@@ -17,6 +17,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, joined
 from dacergnn.frontends.frontend import Binding, GraphKey, Outputs, ProgramSource, in_shape, spec
 from dacergnn.frontends.hgt_programs import hgt_attention, hgt_biased
+from dacergnn.frontends.missing_gradients import Reached, Results
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.given_edges import check_edges, identity, sources_and_destinations
 from dacergnn.frontends.pyg.hgt_layout import NodeTypeLayout, make_layout
@@ -24,7 +25,6 @@ from dacergnn.frontends.pyg.message_passing import (
     MessagePassingFrontend,
     check_features,
 )
-from dacergnn.frontends.reached import Reached, Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.typed_parts import Part
 from dacergnn.runtime.stacks import Stack, stacks_of

@@ -11,7 +11,7 @@ from torch import Tensor
 from dacergnn.frontends.pyg.relations import EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import symmetric_norm, with_loop_weights
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 
 
 class RelationLayout:

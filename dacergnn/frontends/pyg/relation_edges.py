@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.kept import kept
+from dacergnn.frontends.derived_values import kept
 from dacergnn.frontends.pyg.given_edges import (
     check_edges,
     edge_features,

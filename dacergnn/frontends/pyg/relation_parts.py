@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from dacergnn.frontends.features import is_sparse, joined
+from dacergnn.frontends.missing_gradients import Results
 from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.relation_arrays import RelationLayout, constant
-from dacergnn.frontends.reached import Results
 from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.stacks import Gate
 

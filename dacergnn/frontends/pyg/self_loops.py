@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.kept import kept
+from dacergnn.frontends.derived_values import kept
 from dacergnn.frontends.pyg.given_edges import Sizes, identity, sources_and_destinations
 from dacergnn.frontends.pyg.message_passing import check_ids
 from dacergnn.graph import HeteroGraph, native_sorting, sorting

@@ -15,7 +15,7 @@ from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import IndexRange, check_ranges
-from dacergnn.runtime.seen import Seen
+from dacergnn.runtime.edge_changes import Seen
 
 untracked: Any = torch._C.DisableTorchFunctionSubclass  # pyright: ignore[reportPrivateUsage]
 """A context in which torch treats recorded values and end points as the tensors that they are made of."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dacergnn.frontends.symbolic.expr import Expr, check_unwritten
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 
 
 def input_array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:

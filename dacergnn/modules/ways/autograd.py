@@ -20,7 +20,7 @@ from torch._functorch.utils import unwrap_dead_wrappers
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
 from dacergnn.modules.compiled import CompiledProgram
-from dacergnn.modules.retained import RUN_AGAIN, is_retained
+from dacergnn.modules.saved_arrays import RUN_AGAIN, is_retained
 from dacergnn.modules.variant import Mask, Variant
 from dacergnn.modules.ways.contest import Runner
 from dacergnn.modules.writes import Watched, Writes

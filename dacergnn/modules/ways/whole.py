@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.ahead import started, zeros_of
 from dacergnn.modules.compiled import CompiledProgram
+from dacergnn.modules.early_builds import started, zeros_of
 from dacergnn.modules.variant import Mask, Variant
 from dacergnn.modules.ways.autograd import Invocation, run
 from dacergnn.modules.ways.contest import Runner

@@ -12,7 +12,7 @@ from torch import Tensor
 from dacergnn.config import CheckGraph
 from dacergnn.errors import ArrayError, DacergnnError, DeviceError
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.captured_call import Captured, Function, Remembers
+from dacergnn.modules.cuda_graph_call import Captured, Function, Remembers
 from dacergnn.modules.signature import CallSignature, is_modified
 from dacergnn.runtime import cuda_graph
 from dacergnn.runtime.cuda_device import allows_tf32

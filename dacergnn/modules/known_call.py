@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.frontends import Binding
+from dacergnn.frontends.missing_gradients import Reached
 from dacergnn.frontends.parameters import Parameters
-from dacergnn.frontends.reached import Reached
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.signature import CallSignature

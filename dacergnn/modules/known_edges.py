@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dacergnn.config import CheckGraph
 from dacergnn.frontends.dgl.stand_in import is_graph_class
-from dacergnn.runtime.seen import Seen
+from dacergnn.runtime.edge_changes import Seen
 
 
 class Watched:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from dacergnn.graph import HeteroGraph
-from dacergnn.graph.lasting import lasting
+from dacergnn.graph.lifetime import lasting
 from dacergnn.runtime import cuda_graph
-from dacergnn.runtime.seen import Seen
+from dacergnn.runtime.edge_changes import Seen
 
 T = TypeVar("T")
 
