@@ -47,7 +47,7 @@ class CapturedGraph(ProgramRunner):
         self.reader = Reader(module)
         self.networks: list[tuple[list[float], Network]] = []
         self.calls = 0
-        """How often it was called."""
+        """Counts the calls, also those that fail."""
         self._tries = _KEPT
 
     @property
