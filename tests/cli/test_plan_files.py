@@ -31,7 +31,7 @@ from dacergnn import Plan
 from dacergnn.bench.programs import compiled_layer
 from dacergnn.modules import lowered_program
 from dacergnn.native import build
-planned.compile_program = planned.lower = build._compile = None
+lowered_program.compile_program = lowered_program.lower = build._compile = None
 layer = compiled_layer("rgat", "am~0.001", 8, 1, Plan.load(sys.argv[1]))
 role, _, choice = sys.argv[2].split("/", 2)
 print(*(getattr(v, role).lowered.schedule[choice] for v in layer.last_call[0].variants))
