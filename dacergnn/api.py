@@ -90,6 +90,10 @@ def optimize(
 ) -> nn.Module:
     """Returns the model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
 
+    A model whose own Python torch can capture runs as one: programs hold what lies between its layers as well. Calls
+    that cannot be captured run layer by layer, and so do models with layers of typed edges, and options that are about
+    layers (``plan``, ``memory``, ``tune``, ``cuda_graph``, other levels and passes than the default).
+
     The result shares all parameters and buffers with ``model``, under the same names. Layers are compiled at
     their first call, for the element type and the gradients that it asks for, and run on any graph.
 
@@ -129,7 +133,8 @@ def optimize(
             check_capturable("graph", graph.device)
         replacement.graphs.offer(graph)
     result = _replace(model, replacement, "", {})
-    if filter_fn is None and not replacement.refused and not _holds_compiled(result) and _is_users(result):
+    all_compiled = filter_fn is None and not replacement.refused and not replacement.apart
+    if all_compiled and _is_users(result) and _is_captured(result, config):
         result = compile_forward(result, config=config, on_unsupported=on_unsupported)
     if replacement.plan_use is not None:
         replacement.plan_use.plan.check_layers([*replacement.plan_use.layers])
@@ -157,6 +162,19 @@ def _holds_compiled(model: nn.Module) -> bool:
 def _is_users(model: nn.Module) -> bool:
     """Returns whether a model has a forward of users, in the class of which nothing is lost; torch's have no edges."""
     return type(model).__module__.partition(".")[0] not in ("torch", "dacergnn") and "forward" not in vars(model)
+
+
+def _is_captured(model: nn.Module, config: Config) -> bool:
+    """Returns whether a model runs as one: no part of it needs a program of its own, and no option is about layers."""
+    parts = [m for m in model.modules() if isinstance(m, CompiledLayer | RunsPrograms) or is_compiled_forward(m)]
+    layers = [core_of(m) for m in parts if isinstance(m, CompiledLayer)]
+    if model in parts or len(layers) < len(parts):
+        return False
+    by_layer = config.plan is not None or config.memory is not None or config.cuda_graph or config.tune != "off"
+    by_level = config.level != "O2" or config.passes is not None
+    return not layers or (
+        not (by_layer or by_level) and all(core.frontend is None or core.frontend.inlined for core in layers)
+    )
 
 
 def _unregistered(model: nn.Module) -> Iterator[tuple[str, str, str]]:

@@ -17,6 +17,7 @@ from dacergnn.errors import ArrayError
 from dacergnn.frontends.dgl.stand_in import is_graph
 from dacergnn.graph.packed import PackedGraphs
 from dacergnn.modules.arrivals import EncodedGraph, arrive, collecting
+from dacergnn.modules.graph_forward import run_by_layer
 
 _ROOM = 1 << 16
 _NUMBERS = itertools.count()
@@ -47,6 +48,7 @@ class Encoded:
         if call is not None and not callable(call):
             raise ArrayError("call", f"is a {type(call).__name__}; pass a function of the model and a batch")
         self.model = model
+        run_by_layer(model, "its batches arrive with the encodings that layers read")
         self._call = call
         self._names = torch.zeros(_ROOM, dtype=torch.uint8).share_memory_()
         self.key = os.getpid(), next(_NUMBERS)

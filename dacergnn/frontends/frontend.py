@@ -142,6 +142,8 @@ class Frontend(ABC):
     called: ClassVar[tuple[str, ...] | None] = ()
     """Names of the layer's parts that torch runs; other parts are in the program, and have no hooks. None if the
     front end checks the parts itself."""
+    inlined: ClassVar[bool] = False
+    """Tells whether programs are as good that come of the layer's own Python, captured together with its model."""
 
     def __init__(self, module: nn.Module) -> None:
         """Raises UnsupportedLayerError if the layer has an option that no program expresses."""

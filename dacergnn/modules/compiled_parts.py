@@ -9,6 +9,7 @@ from torch import nn
 
 from dacergnn.config import Config
 from dacergnn.modules.base import RunsPrograms
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
 from dacergnn.modules.graph_forward import compiled_forwards, original_forward
 from dacergnn.modules.graph_layer import GraphLayer
@@ -29,9 +30,17 @@ class CompiledPart(NamedTuple):
 
 
 def compiled_parts(model: nn.Module) -> list[CompiledPart]:
-    """Returns the compiled layers, forwards and own layers of a model, in the order of its modules."""
+    """Returns the compiled layers, forwards and own layers of a model, in the order of its modules.
+
+    Layers that have not run by themselves are left out where a forward that holds them runs as a whole.
+    """
     parts: list[CompiledPart] = []
+    whole: set[nn.Module] = set()
     for name, module in model.named_modules():
+        if any(isinstance(runner, CapturedForward) and runner.runs_whole for runner in compiled_forwards(module)):
+            whole.update(module.modules())
+        if isinstance(module, CompiledLayer) and module in whole and core_of(module).last_call is None:
+            continue
         if isinstance(module, GraphLayer):
             parts.append(CompiledPart(name, module, module.notes))
             continue

@@ -21,6 +21,7 @@ from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
 from dacergnn.modules.derived_classes import made_once
 from dacergnn.modules.graphs import GraphCache
+from dacergnn.modules.layer import CompiledLayer, core_of
 from dacergnn.modules.replay import FORWARDS, Replays
 from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.transformed import is_recorded
@@ -51,6 +52,10 @@ _COMPILED = "_dacergnn_compiled"
 
 _ORIGINAL = "_dacergnn_original_class"
 """Name of the attribute of a derived class that holds the class of the original."""
+
+
+_BY_LAYER = "_dacergnn_by_layer"
+"""Name of the attribute that says why a model runs layer by layer."""
 
 
 class _Forwards(dict[Any, ForwardRunner | CapturedForward]):
@@ -132,6 +137,15 @@ def compiled_forwards(module: nn.Module) -> list[ForwardRunner | CapturedForward
     return list(vars(module).get(FORWARDS, {}).values())
 
 
+def run_by_layer(model: nn.Module, reason: str) -> None:
+    """Has forwards in a model run layer by layer where they hold compiled layers."""
+    for module in filter(is_compiled_forward, model.modules()):
+        module.__dict__[_BY_LAYER] = reason
+        for runner in compiled_forwards(module):
+            if isinstance(runner, CapturedForward) and runner.layered:
+                runner.reason = reason
+
+
 def original_forward(module: nn.Module) -> nn.Module | None:
     """Returns a module without the compiled forward that `compile_forward` gave it; None for other modules."""
     base: type[nn.Module] | None = vars(type(module)).get(_ORIGINAL)
@@ -152,15 +166,28 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
         if layers is None or layers.owner is not self:  # a shallow copy holds the original's
             layers = self.__dict__[FORWARDS] = _Forwards()
             layers.owner = self
-        runner = ForwardRunner if _takes_graph(self, args, kwargs) else CapturedForward
-        layer = layers.get((function, runner))
+        takes_graph = _takes_graph(self, args, kwargs)
+        layer = layers.get((function, takes_graph))
         if layer is None:
-            core = Core(self, config, GraphCache(config.check_graph), on_unsupported)
-            layer = layers[function, runner] = runner(core, function)
+            layer = _runner(self, function, takes_graph, config, on_unsupported)
+            layers[function, takes_graph] = layer
         return layer.call(args, kwargs)
 
     forward.__dict__[_COMPILED] = True
     return forward
+
+
+def _runner(
+    module: nn.Module, function: Callable[..., Any], takes_graph: bool, config: Config, on_unsupported: OnUnsupported
+) -> ForwardRunner | CapturedForward:
+    """Returns a runner for a forward of a module. Layers in it that are compiled have said what cannot be compiled."""
+    layers = [core_of(m) for m in module.modules() if isinstance(m, CompiledLayer)]
+    if layers:
+        core = Core(module, config, layers[0].graphs, "ignore")
+        reason = "a graph of DGL is given" if takes_graph else vars(module).get(_BY_LAYER)
+        return CapturedForward(core, function, layered=True, reason=reason)
+    core = Core(module, config, GraphCache(config.check_graph), on_unsupported)
+    return ForwardRunner(core, function) if takes_graph else CapturedForward(core, function)
 
 
 def _takes_graph(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

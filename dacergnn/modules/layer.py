@@ -20,7 +20,7 @@ from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer_core import LayerCore
 from dacergnn.modules.loaded import LoadedProgram
 from dacergnn.modules.plan_use import LayerUse
-from dacergnn.modules.torch_operator import operator_call
+from dacergnn.modules.torch_operator import INLINED, operator_call
 
 _CORE = "_dacergnn"
 
@@ -44,7 +44,7 @@ class CompiledLayer(nn.Module):
             return core.traced(args, kwargs)
         frontend = core.frontend
         try:
-            if frontend is None:
+            if frontend is None or (INLINED.on and frontend.inlined):
                 return core.runner.uncompiled(*args, **kwargs)
             frontend.edges(*args, **kwargs)
         except UnsupportedCallError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import secrets
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -59,6 +60,27 @@ class Layer(Protocol):
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a call of the layer with the parameters of ``module``."""
         ...
+
+
+class _Inlined:
+    """Tells whether torch captures calls for us, and looks into layers whose own Python becomes programs as good."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._calls, self._lock = 0, threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._calls += 1
+            self.on = True
+
+    def __exit__(self, *problem: object) -> None:
+        with self._lock:
+            self._calls -= 1
+            self.on = self._calls > 0
+
+
+INLINED = _Inlined()
 
 
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()

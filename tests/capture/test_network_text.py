@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from inspect import signature
 
 import pytest
@@ -39,6 +40,22 @@ class Dropped(nn.Module):
         return F.dropout(h - mean, 0.5, self.training)
 
 
+class Symmetric(nn.Module):
+    """Scales by degrees as PyG's GCNConv does, and once more as others do; the norms are computed once."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        src, dst = edge_index
+        for fills in (True, False, True):
+            norm = torch.zeros(len(x), dtype=x.dtype).index_add_(0, dst, torch.ones(len(dst), dtype=x.dtype)).pow_(-0.5)
+            infinite = norm == math.inf
+            if fills:
+                norm.masked_fill_(infinite, 0)
+            else:
+                norm[infinite] = 0.0
+            x = torch.zeros_like(x).index_add_(0, dst, x[src] * (norm[src] * norm[dst]).view(-1, 1)).relu()
+        return x
+
+
 TEXTS = {
     "KGIN": """
 %8 = sub(edge_type, 1)
@@ -64,10 +81,16 @@ return (%18, %19)
 %16 = mul(%15, %14)
 return (%16)
 """,
+    "Symmetric": """
+%7 = run Symmetric(x, degree dst torch.float64) on edges(edge_index, x.size(0), x.size(0))
+return (%7)
+""",
 }
+
+MODELS_HERE = {"Dropped": Dropped, "Symmetric": Symmetric}
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_networks_as_text(name: str) -> None:
-    (text,) = texts({**MODELS, "Dropped": Dropped}[name]())
+    (text,) = texts({**MODELS, **MODELS_HERE}[name]())
     assert f"\n{text}\n" == TEXTS[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -22,6 +23,8 @@ MESSAGES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean of a mask": lambda a, b: (a > 0).double().mean(-1, keepdim=True) * b,
     "a column": lambda a, b: torch.where((a[:, 0] > 0).unsqueeze(-1).expand_as(a), a, b[:, :1]),
     "nan": lambda a, b: torch.where(torch.isnan(a / b), b, torch.where(torch.logical_not(b), b, a / b)),
+    "infinities": lambda a, b: torch.where(torch.isinf(a / b), b, 2 * a) + torch.where(torch.isfinite(b / a), a, b),
+    "which infinity": lambda a, b: (a / b == -math.inf) * b + (a / b != math.inf) * a,
     "sign": lambda a, b: torch.sign(a) * b,
     "steps": lambda a, b: torch.round(3 * a) * b + torch.floor(b) * a + torch.ceil(a) * torch.trunc(3 * b),
     "log_softmax": lambda a, b: F.log_softmax(a - b, -1) + F.glu(torch.cat([a, b], -1)),

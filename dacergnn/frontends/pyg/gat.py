@@ -18,6 +18,7 @@ class GATFrontend(AttentionFrontend):
     """Runs `GATConv`; a score is the sum of one number for each end and one for the edge."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gat_conv.GATConv",)
+    inlined = True
     source: ClassVar[FunctionType] = gat
 
     def paths(self) -> dict[str, Path | None]:
@@ -59,6 +60,7 @@ class GATv2Frontend(AttentionFrontend):
     """Runs `GATv2Conv`; scores are products with features of both ends, and the program adds biases of projections."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gatv2_conv.GATv2Conv",)
+    inlined = True
     source: ClassVar[FunctionType] = gatv2
 
     def paths(self) -> dict[str, Path | None]:

@@ -61,6 +61,7 @@ class GCNFrontend(ConvolutionFrontend):
     """
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gcn_conv.GCNConv",)
+    inlined = True
     fused = static = True
 
     def __init__(self, module: nn.Module) -> None:

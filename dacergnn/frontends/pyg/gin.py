@@ -21,6 +21,7 @@ class GINFrontend(ConvolutionFrontend, GINProgram):
     """Runs the first layer of the network in the program if it is a Linear; torch runs the other layers."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.gin_conv.GINConv",)
+    inlined = True
     called: ClassVar[tuple[str, ...] | None] = ("nn",)
     fused = static = True
 

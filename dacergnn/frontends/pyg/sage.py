@@ -19,6 +19,7 @@ class SAGEFrontend(ConvolutionFrontend):
     """Runs `SAGEConv`; the program holds the projection of the sources, the root weight and the normalization."""
 
     handles: ClassVar[tuple[str, ...]] = ("torch_geometric.nn.conv.sage_conv.SAGEConv",)
+    inlined = True
     fused = static = True
 
     def __init__(self, module: nn.Module) -> None:

@@ -5,6 +5,7 @@ A mask is a value of truth, whose rows programs compute as the numbers 0 and 1 o
 
 from __future__ import annotations
 
+from math import isinf
 from typing import Any
 
 import torch
@@ -37,12 +38,24 @@ def _le(c: LayerCall, a: Any, b: Any) -> Expr:
 
 @rule("eq", "__eq__", mask=True)
 def _eq(c: LayerCall, a: Any, b: Any) -> Expr:
+    if isinstance(b, float) and isinf(b):
+        return apply("gt", c.operand(a), _largest(c)) if b > 0 else apply("gt", _least(c), c.operand(a))
     return _compared(c, "eq", a, b)
 
 
 @rule("ne", "not_equal", "__ne__", mask=True)
 def _ne(c: LayerCall, a: Any, b: Any) -> Expr:
-    return _not(_compared(c, "eq", a, b))
+    return _not(_eq(c, a, b))
+
+
+@rule("isinf", mask=True)
+def _isinf(c: LayerCall, a: Any) -> Expr:
+    return apply("gt", apply("abs", c.operand(a)), _largest(c))
+
+
+@rule("isfinite", mask=True)
+def _isfinite(c: LayerCall, a: Any) -> Expr:
+    return apply("ge", _largest(c), apply("abs", c.operand(a)))
 
 
 @rule("isnan", mask=True)
@@ -92,6 +105,15 @@ def _masked_fill(c: LayerCall, a: Any, mask: Any, value: Any) -> Expr:
 
 def _compared(c: LayerCall, name: str, a: Any, b: Any) -> Expr:
     return c.fitted(apply(name, _number(c, a), _number(c, b)), c.shape)
+
+
+def _largest(c: LayerCall) -> Expr:
+    """Returns the largest number of the elements; infinity, which programs have no constant for, is beyond."""
+    return const(torch.finfo(c.dtype).max)
+
+
+def _least(c: LayerCall) -> Expr:
+    return const(torch.finfo(c.dtype).min)
 
 
 def _number(c: LayerCall, argument: Any) -> Expr:

@@ -95,7 +95,7 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = plain(args), plain(kwargs)
         if not values:
             return func(*args, **kwargs)
-        functional = IN_PLACE.get(func)
+        functional = Tensor.masked_fill if _fills(func, args) else IN_PLACE.get(func)
         if functional is not None:
             return _in_place(trace, functional, args, kwargs, values)
         if rule is not None:
@@ -193,8 +193,8 @@ def apply_rule(
 
 
 def _elements_of(func: Any, values: list[Value]) -> torch.dtype:
-    """Returns the type of the numbers that stand for a mask; masks of nodes are made by torch."""
-    if not any(v.node.expr.on_edges for v in values) or not (func in MASKS or func in VIEWS):
+    """Returns the type of the numbers that stand for a mask; torch makes those of values that need no edges."""
+    if not any(v.node.expr.edges is not None for v in values) or not (func in MASKS or func in VIEWS):
         raise Untranslatable
     return values[0].node.elements
 
@@ -242,6 +242,15 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
         raise Untranslatable
     target.node = result.node
     return target
+
+
+def _fills(func: Any, args: tuple[Any, ...]) -> bool:
+    """Returns whether a function writes one number to all elements of a value that a mask chooses."""
+    if func is not Tensor.__setitem__:
+        return False
+    target, mask, number = args
+    masked = type(mask) is Value and mask.dtype is torch.bool and mask.shape == target.shape
+    return masked and type(number) in (int, float)
 
 
 def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:

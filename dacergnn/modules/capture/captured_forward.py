@@ -8,16 +8,19 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
+from torch._ops import HigherOrderOperator
+from torch.nn.parameter import is_lazy
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.steps import ProgramRun
+from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
 from dacergnn.modules.runner import Runner
-from dacergnn.modules.torch_operator import skipped_by_dynamo
+from dacergnn.modules.torch_operator import INLINED, skipped_by_dynamo
 from dacergnn.runtime.transformed import is_transformed
 
 _MOST_GRAPHS = 64
@@ -30,17 +33,25 @@ NOTHING = (
 
 
 class CapturedForward(Runner):
-    """Runs a forward, a function that takes the module first, by the graphs that torch has captured of it."""
+    """Runs a forward, a function that takes the module first, by the graphs that torch has captured of it.
+
+    Args:
+        layered: Whether layers of the module are compiled by themselves. They run, and nobody is warned, where a call
+            is not captured.
+        reason: Why calls are not captured, if that is known.
+    """
 
     runs_one_program = False
 
-    def __init__(self, core: Core, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, core: Core, function: Callable[..., Any], *, layered: bool = False, reason: str | None = None
+    ) -> None:
         super().__init__(core)
-        self.function = function
+        self.function, self.layered = function, layered
         self.graphs: list[CapturedGraph] = []
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
-        self._reason: str | None = None
+        self.reason = reason
         """Why calls run as they are, if they do."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
         own = function
@@ -61,6 +72,10 @@ class CapturedForward(Runner):
                 raise UnsupportedCallError(
                     f"of a torch.autograd.Function, torch captures first derivatives only ({place_of(node)})."
                 )
+            if self.layered and isinstance(node.target, HigherOrderOperator):
+                raise UnsupportedCallError(f"torch runs all layers within a {node.target} ({place_of(node)}).")
+        if self.layered and any(isinstance(e, Tensor) and e.layout is not torch.strided for e in examples):
+            raise UnsupportedCallError("torch multiplies by sparse tensors where a model is captured.")
         graph = CapturedGraph(module, self.core)
         self.graphs.append(graph)
         return graph
@@ -71,17 +86,28 @@ class CapturedForward(Runner):
         programs = sum(isinstance(step, ProgramRun) for step in steps)
         captured = f"captured as {len(self.graphs)} graph{'s' * (len(self.graphs) != 1)}"
         summary = f"{captured}: {programs} runs of programs, {len(steps) - programs} calls of torch"
-        return [summary if self.graphs else None, *super().notes]
+        if self.layered and self.reason is not None:
+            summary = f"runs layer by layer: {self.reason}"
+        return [summary if self.graphs or self.reason else None, *super().notes]
+
+    @property
+    def runs_whole(self) -> bool:
+        """Tells whether calls run what was captured."""
+        return bool(self.graphs) and self.reason is None
 
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if is_transformed():
+        if is_transformed() or (self.layered and is_autocast()):
             return self.uncompiled(*args, **kwargs)
-        if self._reason is not None:
-            return self.fall_back(self._reason, args, kwargs)
+        if self.layered:
+            self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
+        if self.reason is not None:
+            return self._as_written(args, kwargs)
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
         if kind in self._settled:
             return self._again(args, kwargs)
+        if any(is_lazy(p) for p in self.original.parameters()):
+            return self.uncompiled(*args, **kwargs)
         before = len(self.graphs)
         try:
             with _OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)):
@@ -91,7 +117,10 @@ class CapturedForward(Runner):
         if len(self.graphs) == before:
             self._settled.add(kind)
         elif not before and not any(graph.reader.compiles for graph in self.graphs):
-            self.warn(NOTHING)
+            if self.layered:
+                self.reason = NOTHING
+            else:
+                self.warn(NOTHING)
         return result
 
     def _again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,8 +143,14 @@ class CapturedForward(Runner):
     def _fail(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the original, from now on."""
         cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
-        self._reason = str(cause).partition("\n")[0]
-        return self.fall_back(self._reason, args, kwargs)
+        self.reason = str(cause).partition("\n")[0]
+        return self._as_written(args, kwargs)
+
+    def _as_written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs a call that is not captured, for the reason that is known by now."""
+        if self.layered:
+            return self.uncompiled(*args, **kwargs)
+        return self.fall_back(str(self.reason), args, kwargs)
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)
@@ -144,11 +179,13 @@ class _Options(threading.local):
             )
         if not self._depth:
             self._context.__enter__()
+            INLINED.__enter__()
         self._depth += 1
 
     def __exit__(self, *problem: Any) -> None:
         self._depth -= 1
         if not self._depth:
+            INLINED.__exit__(*problem)
             self._context.__exit__(*problem)
 
 

@@ -48,6 +48,8 @@ class CapturedGraph(ProgramRunner):
         self.networks: list[tuple[list[float], Network]] = []
         self.calls = 0
         """Counts the calls, also those that fail."""
+        self.problem: str | None = None
+        """The reason why some calls run the graph as it is, if they do."""
         self._tries = _KEPT
 
     @property
@@ -71,10 +73,11 @@ class CapturedGraph(ProgramRunner):
             return self.module.forward(*args)
         self._tries -= 1
         if not self._tries:
-            self.warn(
+            self.problem = (
                 f"{_KEPT} calls have done something else each, because of their sizes or numbers; calls unlike these "
                 "are not compiled. Pass a number that changes as a tensor."
             )
+            self.warn(self.problem)
         return self._recorded(args, leaves, numbers)
 
     def _recorded(self, args: tuple[Any, ...], leaves: list[Any], numbers: list[float]) -> Any:
@@ -89,7 +92,7 @@ class CapturedGraph(ProgramRunner):
             before.restore()
             return self._uncompiled(args, error)
         if tape.problem is not None:
-            self._tries = 0
+            self._tries, self.problem = 0, tape.problem
             self.warn(tape.problem)
             return plain_sizes(tuple(result))
         network = Network(tape, len(leaves), template)
@@ -108,6 +111,7 @@ class CapturedGraph(ProgramRunner):
             reason = f"a fault of dacergnn, please report it: {reason} at {failing_line(error)}"
         if self.core.on_unsupported == "error":
             raise UnsupportedCallError(f"{self.core.kind} cannot be compiled: {reason}") from error
+        self.problem = reason
         self.warn(reason)
         return self.module.forward(*args)
 
