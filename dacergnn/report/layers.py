@@ -27,8 +27,9 @@ def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) ->
     """Returns the report of one compiled layer; ``notes`` tell how its calls are repeated."""
     kind, last = layer.kind, layer.last_call
     refusal = layer.refusal if isinstance(layer, Core) else None
+    calls = "; ".join([note for note in notes if note is not None]) or None
     if last is None:
-        return LayerReport(name, kind, [], refusal=refusal)
+        return LayerReport(name, kind, [], refusal=refusal, calls=calls)
     compiled, graph = last
     graph, ranges = measured(compiled, graph), compiled.way(InRanges)
     division = largest_division(compiled, graph)
@@ -37,7 +38,6 @@ def layer_report(name: str, layer: RunsPrograms, notes: Sequence[str | None]) ->
         compiled, graph = ranges.streams.of_range(part), part.graph
     largest = max(compiled.variants, key=lambda v: len(v.slots), default=None)
     builds = [_build_report(v, compiled, graph, largest=v is largest) for v in compiled.variants]
-    calls = "; ".join([note for note in notes if note is not None]) or None
     loaded = str(compiled.folder) if isinstance(compiled, LoadedProgram) else None
     need, ranges = (0, None) if division is None else (division.need, division.ranges)
     return LayerReport(

@@ -109,7 +109,9 @@ def _names(layers: Iterable[LayerReport]) -> list[str]:
 def _verb(layer: LayerReport) -> str:
     if layer.builds:
         return "compiled"
-    return "has not been called yet" if layer.refusal is None else "runs as it is"
+    if layer.refusal is not None:
+        return "runs as it is"
+    return "has not been called yet" if layer.calls is None else "runs no program of its own"
 
 
 def _state(layer: LayerReport) -> str:

@@ -8,17 +8,19 @@ from types import FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch._ops import HigherOrderOperator
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
 
-from dacergnn.errors import UnsupportedCallError
+from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError
 from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
+from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.runner import Runner
 from dacergnn.modules.torch_operator import INLINED, skipped_by_dynamo
 from dacergnn.runtime.transformed import is_transformed
@@ -97,6 +99,12 @@ class CapturedForward(Runner):
 
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self._call(args, kwargs)
+        except (ArrayError, GraphError) as problem:
+            self.raise_alike(problem)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_transformed() or (self.layered and is_autocast()):
             return self.uncompiled(*args, **kwargs)
         if self.layered:
@@ -107,6 +115,9 @@ class CapturedForward(Runner):
         if kind in self._settled:
             return self._again(args, kwargs)
         if any(is_lazy(p) for p in self.original.parameters()):
+            return self.uncompiled(*args, **kwargs)
+        if self.layered and _holds_own(self.original, args, kwargs):
+            self.reason = "its layers are called with objects of dacergnn"
             return self.uncompiled(*args, **kwargs)
         before = len(self.graphs)
         try:
@@ -154,6 +165,12 @@ class CapturedForward(Runner):
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)
+
+
+def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Returns whether arguments of a call, or attributes of modules, are objects of this package, such as graphs."""
+    held = [value for part in module.modules() for name, value in vars(part).items() if name != FORWARDS]
+    return any(type(value).__module__.startswith("dacergnn.") for value in tree_leaves((args, kwargs, held)))
 
 
 class _Options(threading.local):

@@ -39,5 +39,5 @@ def label(node: fx.Node) -> str:
 def own_path(node: fx.Node) -> str | None:
     """Returns the path of the parameter or buffer that an input is; None for an argument of the call."""
     name = _source(node)
-    found = re.findall(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", name)
-    return ".".join(found) if found and ("._parameters[" in name or "._buffers[" in name) else None
+    found = re.findall(r"_(modules|parameters|buffers)(?:'\])?\['([^']+)'\]", name)  # also in the __dict__ of a module
+    return ".".join([key for _, key in found]) if found and found[-1][0] != "modules" else None
