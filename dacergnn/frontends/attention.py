@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import FunctionType
 
-import torch
 from torch import Tensor
-from torch.nn import functional
 
 from dacergnn.frontends.attention_programs import gat, gatv2
 from dacergnn.frontends.frontend import ProgramSource, spec
 from dacergnn.graph import HeteroGraph
+from dacergnn.runtime.random_masks import ones_after_dropout
 
 __all__ = ["attention_program", "gat", "gatv2", "kept_weights"]
 
@@ -45,6 +44,5 @@ def kept_weights(graph: HeteroGraph, p: float, shape: tuple[int, ...], like: Ten
 
     torch draws them for a tensor of the ``shape`` that the library has, in the order of edges of the library.
     """
-    with torch.no_grad():
-        drawn = functional.dropout(torch.ones(shape, dtype=like.dtype, device=like.device), p, training=True)
+    drawn = ones_after_dropout(shape, p, dtype=like.dtype, device=like.device)
     return graph.to_canonical(drawn.view(shape[0], shape[1]))

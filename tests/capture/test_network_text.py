@@ -75,11 +75,10 @@ return (%18, %19)
 %8 = cat([edge_index, %7], dim=1)
 %11 = run Dropped(x, linear.weight, linear.bias) on edges(%8, x.size(0), x.size(0))
 %12 = mean(%11, 0)  # without gradients
-%13 = ones((x.size(0), 6), dtype=torch.float64, device=device(type='cpu'))
-%14 = dropout(%13, 0.5)
-%15 = sub(%11, %12)
-%16 = mul(%15, %14)
-return (%16)
+%13 = ones_after_dropout((x.size(0), 6), 0.5, dtype=torch.float64, device=device(type='cpu'))
+%14 = sub(%11, %12)
+%15 = mul(%14, %13)
+return (%15)
 """,
     "Symmetric": """
 %7 = run Symmetric(x, degree dst torch.float64) on edges(edge_index, x.size(0), x.size(0))

@@ -11,6 +11,7 @@ from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.expr import Expr, const
 from dacergnn.frontends.symbolic.table import rule
 from dacergnn.library_nodes.operators import OPERATORS, Operator
+from dacergnn.runtime.random_masks import ones_after_dropout
 
 
 @rule("add")
@@ -149,8 +150,7 @@ def _dropout(c: LayerCall, a: Any, p: float = 0.5, training: bool = True, inplac
     if not training or p == 0:
         return x
     # The same random numbers as torch draws for a tensor of this shape.
-    ones = c.trace.torch(torch.ones, c.shape, dtype=c.dtype, device=c.trace.device)
-    mask = c.trace.torch(torch.nn.functional.dropout, ones, p)
+    mask = c.trace.torch(ones_after_dropout, c.shape, p, dtype=c.dtype, device=c.trace.device)
     c.call = (torch.mul, (a.node, mask), {})  # in place of a dropout with other numbers
     return apply("mul", x, c.trace.leaf(mask, "row", mask.shape))
 
