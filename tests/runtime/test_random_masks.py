@@ -22,6 +22,7 @@ from dacergnn.frontends.symbolic.sizes import Guard, Size
 from dacergnn.native import processor
 from dacergnn.native.build import build
 from dacergnn.runtime import random_masks
+from dacergnn.runtime.pool import SMALL
 from dacergnn.runtime.random_masks import ones_after_dropout
 
 CPU = torch.device("cpu")
@@ -121,26 +122,25 @@ def test_a_checkpoint_draws_the_same_again() -> None:
 
 
 def test_threads_draw_no_number_twice() -> None:
-    count, rounds = 5000, 60
+    count, rounds = 100_000, 30
 
     def work(draw: Callable[..., Tensor]) -> list[Tensor]:
         return [draw(count, 0.5) for _ in range(rounds)]
 
     torch.manual_seed(2)
-    by_torch(2 * count * rounds, 0.5)
+    by_torch(3 * count * rounds, 0.5)
     expected = torch.get_rng_state()
     torch.manual_seed(2)
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(work, [by_us, by_torch]))
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(work, [by_us, by_us, by_torch]))
     assert torch.equal(torch.get_rng_state(), expected)
 
 
 def test_sizes_of_recorded_calls_are_not_noted() -> None:
     guards: dict[Guard, None] = {}
     rows = Size.of(600, (0, 0), guards)
-    for least in (1, 10_000):
-        random_masks._LEAST = least  # the fixture sets it back
-        assert by_us(torch.Size([rows, 3]), 0.5).shape == (600, 3)
+    for columns in (0, 3, SMALL // 600):
+        assert by_us(torch.Size([rows, columns]), 0.5).shape == (600, columns)
     assert not guards
 
 
@@ -161,8 +161,10 @@ TORCH_DRAWS: dict[str, Callable[[], object]] = {
     "torch.compile": lambda: torch.compile(lambda x: x * by_us(x.shape, 0.5), backend="eager", fullgraph=True)(
         torch.ones(9)
     ),
+    "a trace": lambda: torch.jit.trace(lambda x: x * by_us(x.shape, 0.5), torch.ones(9), check_trace=False),
     "no memory": lambda: ones_after_dropout((9,), 0.5, dtype=torch.float32, device=torch.device("meta")),
     "an integer": lambda: by_us(100, 1),
+    "a tensor": lambda: by_us(100, torch.tensor(0.5)),
     "certainty": lambda: by_us(100, 1.0),
     "few numbers": lambda: by_us(0, 0.5),
 }
