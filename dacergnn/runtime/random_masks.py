@@ -33,8 +33,8 @@ extern "C" void draw_factors(c10::GeneratorImpl *generator, std::uint64_t limit,
   at::mt19937 engine = source.engine();
   auto state = engine.data();
   int position = dacergnn::kTwisterWords + 1 - state.left_;
-  const auto draw = [&](auto bits) {{
-    dacergnn::draw_factors(state.state_.data(), position, limit, (decltype(bits))kept, (decltype(bits) *)factors, count);
+  const auto draw = [&]<class Bits>(Bits) {{
+    dacergnn::draw_factors(state.state_.data(), position, limit, (Bits)kept, (Bits *)factors, count);
   }};
   if (bytes == 2) draw(std::uint16_t{{}});
   if (bytes == 4) draw(std::uint32_t{{}});
