@@ -54,7 +54,7 @@ _BITS = {
     torch.float64: torch.int64,
 }
 _LEAST = 1000
-"""Number of elements below which torch draws them: it takes 20 us at most, which is not worth a build."""
+"""Number of elements below which torch draws them: it takes some 20 us for them, and a build takes seconds."""
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _count_of_modes, _tracing_state = _C._len_torch_dispatch_stack, _C._get_tracing_state
 log = logging.getLogger("dacergnn.build")
