@@ -41,10 +41,10 @@ void draw_factors(std::uint32_t *words, int &position, std::uint64_t limit, Bits
       position = 0;
     }
     const int taken = (int)std::min<std::int64_t>(kTwisterWords - position, 2 * count - left_over);
-      for (int i = 0; i < taken; ++i) numbers[left_over + i] = tempered(words[position + i]);
+    for (int i = 0; i < taken; ++i) numbers[left_over + i] = tempered(words[position + i]);
     position += taken;
     const int pairs = (left_over + taken) / 2;
-      for (int i = 0; i < pairs; ++i) {
+    for (int i = 0; i < pairs; ++i) {
       const std::uint64_t number = (std::uint64_t)(numbers[2 * i] & 0x1fffffu) << 32 | numbers[2 * i + 1];
       factors[i] = (std::int64_t)number < (std::int64_t)limit ? kept : Bits{0};
     }
