@@ -199,6 +199,7 @@ class IntegerSteps:
             for step in self._steps:
                 _run(step, programs, tensors, set(), {})
             return set()
+        self._known = [entry for entry in self._known if entry[0].is_alive]
         given = [tensors[slot] for slot in self._tensors]
         sizes = [tensors[slot].shape[axis] for slot, axis in self._roles]
         made = None
@@ -207,13 +208,14 @@ class IntegerSteps:
                 made = results
                 break
         if made is None:
+            # What is made may be a view; it keeps the memory alive, but not the tensor of the user.
+            aliases = [t.detach() if slot in self._tensors else t for slot, t in enumerate(tensors)]
             with lasting():
                 for step in self._steps:
-                    _run(step, programs, tensors, set(), {})
-            made = {slot: tensors[slot] for slot in self.made}
-            alive = [entry for entry in self._known if entry[0].is_alive]
+                    _run(step, programs, aliases, set(), {})
+            made = {slot: aliases[slot] for slot in self.made}
             seen = Watched(given, programs.check), sizes, made, Watched(_tensors(made), programs.check)
-            self._known = [seen, *alive[: _KEPT - 1]]
+            self._known = [seen, *self._known[: _KEPT - 1]]
         for slot, value in made.items():
             tensors[slot] = value
         return {*map(id, made.values())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -76,18 +76,20 @@ def reached(exprs: Iterable[Expr]) -> list[Expr]:
     return [by_serial[serial] for serial in sorted(by_serial)]
 
 
-def has_gradient(expr: Expr) -> bool:
-    """Returns whether a tensor that requires a gradient leads to an expression by more than detached values."""
-    waiting, seen = [expr], set[int]()
+def with_gradients(exprs: Iterable[Expr]) -> Iterator[Expr]:
+    """Yields expressions and all that leads to them by more than detached values."""
+    waiting, seen = [*exprs], set[int]()
     while waiting:
         one = waiting.pop()
-        if one.op in WITHOUT_GRADIENT or one.serial in seen:
-            continue
-        if one.tensor is not None and one.tensor.requires_grad:
-            return True
-        seen.add(one.serial)
-        waiting += one.args
-    return False
+        if one.op not in WITHOUT_GRADIENT and one.serial not in seen:
+            seen.add(one.serial)
+            yield one
+            waiting += one.args
+
+
+def has_gradient(expr: Expr) -> bool:
+    """Returns whether a tensor that requires a gradient leads to an expression by more than detached values."""
+    return any(one.tensor is not None and one.tensor.requires_grad for one in with_gradients([expr]))
 
 
 def version(tensor: Tensor | None) -> int:

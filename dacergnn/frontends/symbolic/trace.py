@@ -16,7 +16,7 @@ from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import in_shape
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
-from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed
+from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed, with_gradients
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
 from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.region import region
@@ -254,6 +254,7 @@ class Trace(Notes):
     def _run(self, edges: EdgeSet, nodes: list[Node]) -> None:
         exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
         program, outputs, leaves, spaces = region(exprs, edges.bipartite, self.runtime.names)
+        leaves = self._without_past(leaves, exprs)
         if not edges.unwritten:
             raise UnsupportedCallError("edges, or their types, are written to in place after they have been used.")
         graph = self.runtime.find_graph(edges)
@@ -287,6 +288,22 @@ class Trace(Notes):
                 node.real = self._converted(node.real, node.dtype)
                 if node.call and node.call[0] in CLONES:
                     node.real = self.torch(Tensor.clone, node.real)
+
+    def _without_past(self, leaves: Sequence[Expr], exprs: Sequence[Expr]) -> list[Expr]:
+        """Returns leaves without the graph of autograd behind those that no gradient leads to.
+
+        A backward would run through that graph, which another backward may have freed. Where this call has a leaf of
+        autograd, another may have such a graph.
+        """
+        led_to = {expr.serial for expr in with_gradients(exprs)}
+        found: list[Expr] = []
+        for leaf in leaves:
+            tensor = leaf.tensor
+            if tensor is not None and tensor.requires_grad and leaf.serial not in led_to:
+                check_unwritten(tensor, leaf.version)
+                leaf = Expr("leaf", (), leaf.data, leaf.shape, self.torch(Tensor.detach, tensor))
+            found.append(leaf)
+        return found
 
     def _detach(self, expr: Expr, nodes: list[Node]) -> None:
         """Takes the gradients from the numbers of a detached expression, which a program returns beside others."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -14,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError
+from dacergnn.frontends.pyg.message_passing import message_hooks
 from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
@@ -26,6 +29,12 @@ from dacergnn.modules.torch_operator import INLINED, skipped_by_dynamo
 from dacergnn.runtime.transformed import is_transformed
 
 _MOST_GRAPHS = 64
+_MOST_IN_A_ROW = 4
+"""How many calls may be captured anew one after another before a model with compiled layers runs layer by layer.
+
+A call in training, one without gradients and one in evaluation are three kinds. A number that each call changes would
+have each call captured, which takes seconds.
+"""
 _FUNCTION = "autograd_function_apply"
 """The operator for subclasses of `torch.autograd.Function` in captured graphs."""
 NOTHING = (
@@ -53,6 +62,10 @@ class CapturedForward(Runner):
         self.graphs: list[CapturedGraph] = []
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
+        self._in_a_row = 0
+        """How many calls have been captured anew since the last that was not."""
+        self._modules: list[nn.Module] = []
+        """The parts of the module at the last capture."""
         self.reason = reason
         """Why calls run as they are, if they do."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
@@ -63,12 +76,22 @@ class CapturedForward(Runner):
                 code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
             )
             own.__kwdefaults__ = function.__kwdefaults__
-        self._run = torch.compile(own, backend=self._keep, dynamic=True)
+        itself = weakref.ref(self)  # torch keeps back ends for ever
+
+        def keep(module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+            forward = itself()
+            assert forward is not None
+            return forward._keep(module, examples)
+
+        self._run = torch.compile(own, backend=keep, dynamic=True)
         from torch._dynamo.exc import TorchDynamoException  # takes as long to import as all of torch
 
         self._failure = TorchDynamoException
 
-    def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> CapturedGraph:
+    def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        """Returns what runs a graph that torch has captured."""
+        self._modules = [*self.original.modules()]
+        self._check_hooks()
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == _FUNCTION:
                 raise UnsupportedCallError(
@@ -80,7 +103,21 @@ class CapturedForward(Runner):
             raise UnsupportedCallError("torch multiplies by sparse tensors where a model is captured.")
         graph = CapturedGraph(module, self.core)
         self.graphs.append(graph)
-        return graph
+        reference = weakref.ref(graph)  # torch keeps what it runs by a name in the module of users
+
+        def run(*args: Any) -> Any:
+            graph = reference()
+            assert graph is not None
+            return graph(*args)
+
+        return run
+
+    def _check_hooks(self) -> None:
+        """Raises UnsupportedCallError if hooks see messages, which PyG leaves out while torch captures a layer."""
+        for part in self._modules:
+            hooks = message_hooks(part)
+            if hooks is not None:
+                raise UnsupportedCallError(f"{hooks} of a {type(part).__name__} do not run where torch captures it.")
 
     @property
     def notes(self) -> list[str | None]:
@@ -111,6 +148,10 @@ class CapturedForward(Runner):
             self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
         if self.reason is not None:
             return self._as_written(args, kwargs)
+        try:
+            self._check_hooks()
+        except UnsupportedCallError as reason:
+            return self._fail(reason, args, kwargs)
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
         if kind in self._settled:
             return self._again(args, kwargs)
@@ -121,10 +162,13 @@ class CapturedForward(Runner):
             return self.uncompiled(*args, **kwargs)
         before = len(self.graphs)
         try:
-            with _OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)):
+            with _OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)), warnings.catch_warnings():
+                # torch looks at the gradients of all tensors that it meets
+                warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
                 result = self._run(self.original, *args, **kwargs)
         except self._failure as error:
             return self._fail(error, args, kwargs)
+        self._count(len(self.graphs) > before)
         if len(self.graphs) == before:
             self._settled.add(kind)
         elif not before and not any(graph.reader.compiles for graph in self.graphs):
@@ -140,16 +184,27 @@ class CapturedForward(Runner):
         Raises:
             UnsupportedCallError: It cannot be captured after all, and a part of it has run.
         """
-        before = sum(graph.calls for graph in self.graphs)
+        before, captured = sum(graph.calls for graph in self.graphs), len(self.graphs)
         try:
             with _OPTIONS:
-                return self._run(self.original, *args, **kwargs)
+                result = self._run(self.original, *args, **kwargs)
+            self._count(len(self.graphs) > captured)
+            return result
         except self._failure as error:
             if sum(graph.calls for graph in self.graphs) > before:
                 raise UnsupportedCallError(
                     f"{self.core.kind} cannot go on with this call, of which a part has run: {error}"
                 ) from error
             return self._fail(error, args, kwargs)
+
+    def _count(self, captured: bool) -> None:
+        """Notes whether a call was captured anew; after some in a row, layers run by themselves."""
+        self._in_a_row = self._in_a_row + 1 if captured else 0
+        if self.layered and self._in_a_row == _MOST_IN_A_ROW:
+            self.reason = (
+                f"{_MOST_IN_A_ROW} calls in a row were captured anew, since something that the forward reads as a "
+                "constant was another in each"
+            )
 
     def _fail(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the original, from now on."""
@@ -158,9 +213,13 @@ class CapturedForward(Runner):
         return self._as_written(args, kwargs)
 
     def _as_written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs a call that is not captured, for the reason that is known by now."""
+        """Runs a call that is not captured, for the reason that is known by now; a call with a fault proves nothing."""
         if self.layered:
-            return self.uncompiled(*args, **kwargs)
+            try:
+                return self.uncompiled(*args, **kwargs)
+            except Exception:
+                self.reason = None
+                raise
         return self.fall_back(str(self.reason), args, kwargs)
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
@@ -176,9 +235,10 @@ def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
 class _Options(threading.local):
     """Has torch go on where sizes depend on numbers, see hooks that come later, and raise beyond `_MOST_GRAPHS`.
 
-    Beyond its usual limit of eight graphs it would run the forward as it is, and say nothing. Modes, and sizes of zero
-    and one, have graphs of their own. Floating-point attributes are constants, since each of them would take longer to
-    hand over than to compare. Each thread has one context for all calls, since it takes longer to make than to enter.
+    NumPy's random numbers are NumPy's. Beyond its usual limit of eight graphs torch would run the forward as it is, and
+    say nothing. Modes, and sizes of zero and one, have graphs of their own. Floating-point attributes are constants,
+    since each of them would take longer to hand over than to compare. Each thread has one context for all calls, since
+    it takes longer to make than to enter.
     """
 
     _context: Any = None
@@ -189,6 +249,7 @@ class _Options(threading.local):
             options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
             self._context = options.patch(
                 capture_dynamic_output_shape_ops=True,
+                use_numpy_random_stream=True,
                 skip_nnmodule_hook_guards=False,
                 specialize_float=True,
                 recompile_limit=_MOST_GRAPHS,

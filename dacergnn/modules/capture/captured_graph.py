@@ -103,7 +103,8 @@ class CapturedGraph(ProgramRunner):
         return plain_sizes(tuple(result))
 
     def _uncompiled(self, args: tuple[Any, ...], error: Exception) -> Any:
-        """Runs the graph as it is; later calls do so at once."""
+        """Runs the graph as it is; later calls do so at once, unless torch cannot run this call either."""
+        result = self.module.forward(*args)
         self._tries = 0
         reason = str(error)
         if not isinstance(error, DacergnnError):
@@ -113,7 +114,7 @@ class CapturedGraph(ProgramRunner):
             raise UnsupportedCallError(f"{self.core.kind} cannot be compiled: {reason}") from error
         self.problem = reason
         self.warn(reason)
-        return self.module.forward(*args)
+        return result
 
 
 class _Runtime:
