@@ -163,7 +163,7 @@ def make(network: Network, way: str | Config, scale: Scale) -> Built:
         module = _of_pyg(network, load)
     module = module.to(load.x.device)
     if isinstance(way, Config):
-        module = optimize(module, load.graph, config=way, on_unsupported="error")
+        module = optimize(module, load.graph, config=way, filter_fn=lambda *_: True, on_unsupported="error")
     return Built(lambda: module(load.x, edges, pseudo), (), tuple(module.parameters()), layer=module)
 
 

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError
 from dacergnn.frontends.pyg.message_passing import message_hooks
+from dacergnn.frontends.pyg.traced import is_message_passing
 from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
@@ -64,8 +65,8 @@ class CapturedForward(Runner):
         """Kinds of calls for which nothing new was captured."""
         self._in_a_row = 0
         """How many calls have been captured anew since the last that was not."""
-        self._modules: list[nn.Module] = []
-        """The parts of the module at the last capture."""
+        self._layers: list[nn.Module] = []
+        """The layers of PyG in the module at the last capture."""
         self.reason = reason
         """Why calls run as they are, if they do."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
@@ -90,7 +91,7 @@ class CapturedForward(Runner):
 
     def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Returns what runs a graph that torch has captured."""
-        self._modules = [*self.original.modules()]
+        self._layers = [*filter(is_message_passing, self.original.modules())]
         self._check_hooks()
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == _FUNCTION:
@@ -114,10 +115,10 @@ class CapturedForward(Runner):
 
     def _check_hooks(self) -> None:
         """Raises UnsupportedCallError if hooks see messages, which PyG leaves out while torch captures a layer."""
-        for part in self._modules:
-            hooks = message_hooks(part)
+        for layer in self._layers:
+            hooks = message_hooks(layer)
             if hooks is not None:
-                raise UnsupportedCallError(f"{hooks} of a {type(part).__name__} do not run where torch captures it.")
+                raise UnsupportedCallError(f"{hooks} of a {type(layer).__name__} do not run where torch captures it.")
 
     @property
     def notes(self) -> list[str | None]:
@@ -147,7 +148,7 @@ class CapturedForward(Runner):
         if self.layered:
             self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
         if self.reason is not None:
-            return self._as_written(args, kwargs)
+            return self._as_written(self.reason, args, kwargs)
         try:
             self._check_hooks()
         except UnsupportedCallError as reason:
@@ -207,20 +208,15 @@ class CapturedForward(Runner):
             )
 
     def _fail(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs the original, from now on."""
+        """Runs a call that cannot be captured; later calls are not captured either, unless this one has a fault."""
         cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
-        self.reason = str(cause).partition("\n")[0]
-        return self._as_written(args, kwargs)
+        reason = str(cause).partition("\n")[0]
+        result = self._as_written(reason, args, kwargs)
+        self.reason = reason
+        return result
 
-    def _as_written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs a call that is not captured, for the reason that is known by now; a call with a fault proves nothing."""
-        if self.layered:
-            try:
-                return self.uncompiled(*args, **kwargs)
-            except Exception:
-                self.reason = None
-                raise
-        return self.fall_back(str(self.reason), args, kwargs)
+    def _as_written(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.uncompiled(*args, **kwargs) if self.layered else self.fall_back(reason, args, kwargs)
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)
