@@ -161,7 +161,10 @@ class RunsPrograms:
         if self.last_call is None and self.refusal is not None:
             raise UnsupportedCallError(f"{method}: this {self.kind} runs uncompiled: {self.refusal}")
         if self.last_call is None:
-            raise UnsupportedCallError(f"{method}: this {self.kind} has not been called yet; call it once before.")
+            raise UnsupportedCallError(
+                f"{method}: this {self.kind} has not been called yet; call it once before. Models that run as one "
+                "have a save_sdfg for all of their layers."
+            )
         return self.last_call[0]
 
     def _exchange(self, before: CompiledProgram, after: CompiledProgram) -> None:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.config import Config, OnUnsupported
-from dacergnn.errors import DacergnnError
+from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.frontends.dgl.recorder import recording
 from dacergnn.frontends.dgl.stand_in import is_graph
@@ -115,15 +116,32 @@ def compile_forward(
 @made_once
 def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported) -> type[nn.Module]:
     """Returns a subclass with a compiled forward, for single modules; it has the name of the base."""
-    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    names: dict[str, Any] = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
 
     def reduce(self: nn.Module) -> tuple[Any, ...]:
         return _blank, (base, config, on_unsupported), self.__dict__
 
+    if not hasattr(base, "save_sdfg"):
+        names["save_sdfg"] = _save_sdfg
     return type(
         base.__name__,
         (base,),
         {**names, _ORIGINAL: base, "forward": _compiled(base.forward, config, on_unsupported), "__reduce__": reduce},
+    )
+
+
+def _save_sdfg(self: nn.Module, folder: str | Path) -> list[Path]:
+    """Writes the SDFGs of the program that ran last, as `save_sdfg` of a layer does; returns their paths.
+
+    Raises:
+        UnsupportedCallError: The model has not been called yet, or runs layer by layer.
+    """
+    for runner in compiled_forwards(self):
+        if runner.core.last_call is not None:
+            return runner.core.save_sdfg(folder)
+    raise UnsupportedCallError(
+        f"save_sdfg: no call of this {type(self).__name__} has run as one yet; call it once before, or save the SDFGs "
+        "of its layers."
     )
 
 

@@ -15,6 +15,7 @@ from dacergnn.frontends.symbolic.inputs import data_of_graph
 from dacergnn.frontends.symbolic.sizes import Guard, Number, Role
 from dacergnn.frontends.symbolic.steps import (
     ProgramRun,
+    Slot,
     Step,
     TorchCall,
     filled,
@@ -235,10 +236,11 @@ def _run(step: Step, programs: Programs, tensors: list[Any], kept: set[int], ins
         graph = programs.graph_of(filled(graph, tensors, instead), kept)
     arrays: list[Tensor] = []
     for source in step.inputs:
-        if source.tensor is None:
+        tensor = source.tensor
+        if tensor is None:
             arrays.append(data_of_graph(graph, *source.data))
-        else:
-            array = filled(source.tensor, tensors, instead)
+        else:  # most of them are slots
+            array = tensors[tensor.number] if type(tensor) is Slot else filled(tensor, tensors, instead)
             arrays.append(graph.to_canonical(array) if source.on_edges else array)
     outputs = programs.run_program(step.program, graph, arrays)
     for output in step.outputs:

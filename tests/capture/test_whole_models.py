@@ -7,6 +7,7 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch_geometric.nn import GATv2Conv, GCNConv, GINConv, GraphConv, RGCNConv,
 from torch_geometric.utils import to_torch_csr_tensor
 
 import dacergnn
+from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.capture import reading
 from dacergnn.modules.capture.captured_forward import CapturedForward
@@ -316,3 +318,13 @@ def test_nothing_is_kept_alive() -> None:
     del fast
     gc.collect()
     assert model() is None
+
+
+def test_sdfgs_of_a_model(tmp_path: Path) -> None:
+    fast = optimized(net())[1]
+    with pytest.raises(UnsupportedCallError, match="no call of this Net has run as one yet"):
+        fast.save_sdfg(tmp_path)
+    fast(*call())
+    assert fast.save_sdfg(tmp_path)[0].name == "00_frontend.sdfg"
+    with pytest.raises(UnsupportedCallError, match=r"has not been called yet.* have a save_sdfg"):
+        fast.convs[0].save_sdfg(tmp_path)

@@ -14,6 +14,7 @@ from torch.nn import functional
 import dacergnn
 from dacergnn import datasets
 from dacergnn.datasets import Dataset
+from dacergnn.modules.compiled_parts import compiled_parts
 
 pyg = pytest.importorskip("torch_geometric.nn")
 HIDDEN = 16
@@ -68,7 +69,9 @@ def accuracy(model: nn.Module, data: Dataset, epochs: int, rate: float, *, autoc
         with torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
             scores = fast.train()()
         assert scores.dtype is torch.float32  # as the originals' are, also under autocast
-        assert fast.second.last_call[0].dtype is (torch.bfloat16 if autocast else torch.float32)
+        call = compiled_parts(fast)[-1].part.last_call
+        assert call is not None
+        assert call[0].dtype is (torch.bfloat16 if autocast else torch.float32)
         optimizer.zero_grad()
         functional.cross_entropy(scores.float()[data.train_idx], data.label[data.train_idx]).backward()
         optimizer.step()

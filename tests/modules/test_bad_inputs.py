@@ -149,7 +149,8 @@ ROWS: list[tuple[str, Act, type[Exception], str]] = [
     ("too few edge features", call(lambda: rgat(edge_dim=3), X, E, T, torch.ones(49, 3)), ArrayError,
      "values has shape [49, 3]; it must have 50 rows."),
     ("saving before a call", lambda: compiled(rgcn()).save_sdfg("sdfg"), UnsupportedCallError,
-     "save_sdfg: this RGCNConv has not been called yet; call it once before."),
+     "save_sdfg: this RGCNConv has not been called yet; call it once before. Models that run as one have a save_sdfg "
+     "for all of their layers."),
     # Native layers
     ("an edge_index for a graph", lambda: native("RGCN")(X, E), ArrayError,
      "graph is a Tensor; make a HeteroGraph of it with from_pyg, from_dgl or from_arrays."),
