@@ -92,7 +92,8 @@ def optimize(
 
     A model whose own Python torch can capture runs as one: programs hold what lies between its layers as well. Calls
     that cannot be captured run layer by layer, and so do models with layers of typed edges, and options that are about
-    layers (``plan``, ``memory``, ``tune``, ``cuda_graph``, other levels and passes than the default).
+    layers (``plan``, ``memory``, ``tune``, ``cuda_graph``, names of arrays to cache or recompute, other levels and
+    passes than the default).
 
     The result shares all parameters and buffers with ``model``, under the same names. Layers are compiled at
     their first call, for the element type and the gradients that it asks for, and run on any graph.
@@ -171,10 +172,11 @@ def _is_captured(model: nn.Module, config: Config) -> bool:
     if model in parts or len(layers) < len(parts):
         return False
     by_layer = config.plan is not None or config.memory is not None or config.cuda_graph or config.tune != "off"
+    by_name = bool(config.cache or config.recompute)  # of arrays, which are those of layers' programs
     by_level = config.level != "O2" or config.passes is not None
-    return not layers or (
-        not (by_layer or by_level) and all(core.frontend is None or core.frontend.inlined for core in layers)
-    )
+    if layers and (by_layer or by_name or by_level):
+        return False
+    return all(core.frontend is None or core.frontend.inlined for core in layers)
 
 
 def _unregistered(model: nn.Module) -> Iterator[tuple[str, str, str]]:
