@@ -328,3 +328,15 @@ def test_sdfgs_of_a_model(tmp_path: Path) -> None:
     assert fast.save_sdfg(tmp_path)[0].name == "00_frontend.sdfg"
     with pytest.raises(UnsupportedCallError, match=r"has not been called yet.* have a save_sdfg"):
         fast.convs[0].save_sdfg(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["class", "layer"])
+def test_methods_that_are_replaced_later(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """On a class, of which torch sees nothing, or on a layer."""
+    model, fast = optimized(net())
+    assert_same_step(fast, model, *call())
+    for layer in [SAGEConv] if place == "class" else [model.convs[0], fast.convs[0]]:
+        given = (lambda self, x_j: x_j * x_j) if place == "class" else (lambda x_j: x_j * x_j)
+        monkeypatch.setattr(layer, "message", given)
+    for _ in range(2):
+        assert_same_step(fast, model, *call())

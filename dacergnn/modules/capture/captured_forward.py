@@ -31,7 +31,7 @@ from dacergnn.runtime.transformed import is_transformed
 
 _MOST_GRAPHS = 64
 _MOST_IN_A_ROW = 4
-"""How many calls may be captured anew one after another before a model with compiled layers runs layer by layer.
+"""Limits how many calls in a row are captured anew; then a model with compiled layers runs layer by layer.
 
 A call in training, one without gradients and one in evaluation are three kinds. A number that each call changes would
 have each call captured, which takes seconds.
@@ -64,9 +64,11 @@ class CapturedForward(Runner):
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
         self._in_a_row = 0
-        """How many calls have been captured anew since the last that was not."""
+        """Counts the calls that were captured anew since the last that was not."""
         self._layers: list[nn.Module] = []
         """The layers of PyG in the module at the last capture."""
+        self._classes: list[tuple[type, list[Any], list[int]]] = []
+        """The classes of its parts, with what they held then, since torch does not see that a method is replaced."""
         self.reason = reason
         """Why calls run as they are, if they do."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
@@ -91,8 +93,11 @@ class CapturedForward(Runner):
 
     def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Returns what runs a graph that torch has captured."""
+        self._check_code()
         self._layers = [*filter(is_message_passing, self.original.modules())]
-        self._check_hooks()
+        held = [(kind, [*vars(kind).values()]) for kind in _classes(self.original)]
+        self._classes = [(kind, values, [*map(id, values)]) for kind, values in held]
+        self._check_code()
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == _FUNCTION:
                 raise UnsupportedCallError(
@@ -113,8 +118,16 @@ class CapturedForward(Runner):
 
         return run
 
-    def _check_hooks(self) -> None:
-        """Raises UnsupportedCallError if hooks see messages, which PyG leaves out while torch captures a layer."""
+    def _check_code(self) -> None:
+        """Raises UnsupportedCallError if what torch has captured may not be what the module does.
+
+        PyG leaves hooks of messages out while torch captures a layer, and a class may have other methods by now.
+        """
+        for kind, _, numbers in self._classes:
+            if [*map(id, vars(kind).values())] != numbers:
+                raise UnsupportedCallError(
+                    f"an attribute of the class {kind.__name__} is another since the first call."
+                )
         for layer in self._layers:
             hooks = message_hooks(layer)
             if hooks is not None:
@@ -150,7 +163,7 @@ class CapturedForward(Runner):
         if self.reason is not None:
             return self._as_written(self.reason, args, kwargs)
         try:
-            self._check_hooks()
+            self._check_code()
         except UnsupportedCallError as reason:
             return self._fail(reason, args, kwargs)
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
@@ -220,6 +233,12 @@ class CapturedForward(Runner):
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)
+
+
+def _classes(module: nn.Module) -> list[type]:
+    """Returns the classes of a module and its parts, with their bases, but those of torch."""
+    kinds = dict.fromkeys(kind for part in module.modules() for kind in type(part).__mro__)
+    return [kind for kind in kinds if kind.__module__.partition(".")[0] not in ("torch", "builtins")]
 
 
 def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -29,7 +29,7 @@ from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
 _LARGE = 200
-"""How many operations a program may grow to before rows are gathered once more.
+"""Limits the operations of a program: a gather behind as many begins another one.
 
 A compiler takes about 10 s for as many, three layers of attention, and deep models repeat programs of this size.
 """
