@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GATv2Conv, GCNConv, GINConv, GraphConv, RGCNConv, SAGEConv
 from torch_geometric.utils import to_torch_csr_tensor
 
@@ -169,7 +170,7 @@ class Checked(nn.Module):
         self.first, self.second = SAGEConv(K, K), SAGEConv(K, K)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        h = torch.utils.checkpoint.checkpoint(self.first, x, edges, use_reentrant=False)
+        h = checkpoint(self.first, x, edges, use_reentrant=False)
         return self.second(h.relu(), edges)
 
 
