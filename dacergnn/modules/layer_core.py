@@ -23,12 +23,10 @@ from dacergnn.modules.module_state import ModuleState
 from dacergnn.modules.runner import OriginalRunner, Runner
 from dacergnn.modules.torch_operator import register_layer, skipped_by_dynamo
 from dacergnn.modules.traced_runner import TracedRunner
-from dacergnn.runtime.transformed import is_recorded, with_plain_integers
+from dacergnn.runtime.transformed import is_fake, is_recorded, with_plain_integers
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
-_FAKE = _C._TorchDispatchModeKey.FAKE
 _is_profiled: Callable[[], bool] = _C._autograd._profiler_enabled
-_tracing_state, _dispatch_mode = _C._get_tracing_state, _C._get_dispatch_mode
 
 
 class LayerCore(Core):
@@ -55,9 +53,9 @@ class LayerCore(Core):
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the result of a call."""
-        if _tracing_state() is not None or is_recorded():  # torch's own operations only
+        if is_recorded():  # torch's own operations only
             return self.runner.uncompiled(*args, **kwargs)
-        if _dispatch_mode(_FAKE) is not None:
+        if is_fake():
             return self.runner.fall_back("tensors of FakeTensorMode hold no numbers", args, kwargs)
         unchanged, state = self._state.check
         if not unchanged(state):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -14,11 +14,13 @@ from dacergnn.frontends.symbolic.edges import Form
 from dacergnn.frontends.symbolic.inputs import data_of_graph
 from dacergnn.frontends.symbolic.sizes import Guard, Number, Role
 from dacergnn.frontends.symbolic.steps import (
+    Filler,
+    Input,
     ProgramRun,
     Slot,
     Step,
     TorchCall,
-    filled,
+    filler,
     has_effects,
     hold,
     own_tensors,
@@ -34,6 +36,8 @@ from dacergnn.modules.known_edges import Watched
 from dacergnn.modules.network_text import NetworkText
 
 _KEPT = 16
+_Run = Callable[["Programs", list[Any], set[int], Mapping[int, Tensor]], None]
+"""Runs a step: takes tensors by slots, the ids of tensors that others keep, and what to use instead of own tensors."""
 
 
 class Programs(Protocol):
@@ -63,7 +67,7 @@ class Network:
     Args:
         tape: The steps that the call has run.
         leaves: How many tensors and objects the call was given; they have the first numbers.
-        result: The template of the result (`tape.filled`).
+        result: The template of the result (`steps.filler`).
     """
 
     def __init__(self, tape: Tape, leaves: int, result: Any) -> None:
@@ -80,6 +84,8 @@ class Network:
         self.sizes = tape.sizes
         """The sizes of tensors that the call has used."""
         self._leaves, self._slots = leaves, tape.slots
+        self._runs = [(_run_of(step), step.grad) for step in self.steps[self._integers.count :]]
+        self._filled = filler(result)
         self._first: list[Guard] = []
         """Guards about the arguments alone."""
         self._later: list[Guard] = []
@@ -148,15 +154,15 @@ class Network:
         kept |= self._integers.run(programs, tensors)
         if self._later and not hold(self._later, tensors):
             raise Differs
-        for step in self.steps[self._integers.count :]:
-            if step.grad is grad:
-                _run(step, programs, tensors, kept, instead)
+        for run, wanted in self._runs:
+            if wanted is grad:
+                run(programs, tensors, kept, instead)
             else:
-                with torch.set_grad_enabled(step.grad):
-                    _run(step, programs, tensors, kept, instead)
+                with torch.set_grad_enabled(wanted):
+                    run(programs, tensors, kept, instead)
         if self._last and not hold(self._last, tensors):
             raise Differs
-        return filled(self.result, tensors, instead)
+        return self._filled(tensors, instead)
 
 
 def _is_integers(value: Any) -> bool:
@@ -185,9 +191,9 @@ class IntegerSteps:
     """
 
     def __init__(self, steps: Sequence[Step], all_steps: Sequence[Step], leaves: int, *, remembers: bool) -> None:
-        self._steps, self.count = steps, len(steps)
-        self.made = {slot for step in self._steps for slot in slots_made(step)}
-        tensors, roles = roles_read(self._steps)
+        self._runs, self.count = [*map(_run_of, steps)], len(steps)
+        self.made = {slot for step in steps for slot in slots_made(step)}
+        tensors, roles = roles_read(steps)
         self._tensors = sorted(slot for slot in tensors if slot < leaves)
         self._roles = sorted(role for role in roles if role[0] < leaves)
         edges = [step.edges for step in all_steps if isinstance(step, ProgramRun)]
@@ -197,8 +203,8 @@ class IntegerSteps:
     def run(self, programs: Programs, tensors: list[Any]) -> set[int]:
         """Puts what the steps make into ``tensors``; returns the ids of what is kept."""
         if not self._remembers:
-            for step in self._steps:
-                _run(step, programs, tensors, set(), {})
+            for run in self._runs:
+                run(programs, tensors, set(), {})
             return set()
         self._known = [entry for entry in self._known if entry[0].is_alive]
         given = [tensors[slot] for slot in self._tensors]
@@ -212,8 +218,8 @@ class IntegerSteps:
             # What is made may be a view; it keeps the memory alive, but not the tensor of the user.
             aliases = [t.detach() if slot in self._tensors else t for slot, t in enumerate(tensors)]
             with lasting():
-                for step in self._steps:
-                    _run(step, programs, aliases, set(), {})
+                for run in self._runs:
+                    run(programs, aliases, set(), {})
             made = {slot: aliases[slot] for slot in self.made}
             seen = Watched(given, programs.check), sizes, made, Watched(_tensors(made), programs.check)
             self._known = [seen, *self._known[: _KEPT - 1]]
@@ -222,29 +228,53 @@ class IntegerSteps:
         return {*map(id, made.values())}
 
 
-def _run(step: Step, programs: Programs, tensors: list[Any], kept: set[int], instead: Mapping[int, Tensor]) -> None:
-    if isinstance(step, TorchCall):
-        result = step.function(*filled(step.args, tensors, instead), **filled(step.kwargs, tensors, instead))
+def _run_of(step: Step) -> _Run:
+    """Returns a function that runs a step."""
+    return _run_of_torch(step) if isinstance(step, TorchCall) else _run_of_program(step)
+
+
+def _run_of_torch(step: TorchCall) -> _Run:
+    function, args, kwargs, slots = step.function, filler(step.args), filler(step.kwargs), step.results
+
+    def run(programs: Programs, tensors: list[Any], kept: set[int], instead: Mapping[int, Tensor]) -> None:
+        result = function(*args(tensors, instead), **kwargs(tensors, instead))
         if isinstance(result, int):
             result = Number(result)
         made = () if result is None else (result,) if isinstance(result, Tensor | Number) else result
-        for slot, tensor in zip(step.results, made, strict=True):
+        for slot, tensor in zip(slots, made, strict=True):
             tensors[slot] = tensor
-        return
-    graph = step.edges
-    if not isinstance(graph, HeteroGraph):
-        graph = programs.graph_of(filled(graph, tensors, instead), kept)
-    arrays: list[Tensor] = []
-    for source in step.inputs:
-        tensor = source.tensor
-        if tensor is None:
-            arrays.append(data_of_graph(graph, *source.data))
-        else:  # most of them are slots
-            array = tensors[tensor.number] if type(tensor) is Slot else filled(tensor, tensors, instead)
-            arrays.append(graph.to_canonical(array) if source.on_edges else array)
-    outputs = programs.run_program(step.program, graph, arrays)
-    for output in step.outputs:
-        rows = outputs[output.position]
-        rows = tensors[output.slot] = graph.from_canonical(rows) if output.on_edges else rows
-        for slot, row in output.views:
-            tensors[slot] = rows if row is None else rows.view(rows.size(0), *row)
+
+    return run
+
+
+def _run_of_program(step: ProgramRun) -> _Run:
+    program, outputs = step.program, step.outputs
+    known = step.edges if isinstance(step.edges, HeteroGraph) else None
+    edges = filler(step.edges)
+    sources = [
+        (source, source.tensor.number if isinstance(source.tensor, Slot) and not source.on_edges else None,
+         filler(source.tensor)) for source in step.inputs
+    ]  # fmt: skip
+
+    def array_of(
+        source: Input, fill: Filler, graph: HeteroGraph, tensors: list[Any], instead: Mapping[int, Tensor]
+    ) -> Tensor:
+        if source.tensor is None:
+            return data_of_graph(graph, *source.data)
+        array = fill(tensors, instead)
+        return graph.to_canonical(array) if source.on_edges else array
+
+    def run(programs: Programs, tensors: list[Any], kept: set[int], instead: Mapping[int, Tensor]) -> None:
+        graph = programs.graph_of(edges(tensors, instead), kept) if known is None else known
+        arrays = [
+            array_of(source, fill, graph, tensors, instead) if slot is None else tensors[slot]  # most of them are slots
+            for source, slot, fill in sources
+        ]
+        results = programs.run_program(program, graph, arrays)
+        for output in outputs:
+            rows = results[output.position]
+            rows = tensors[output.slot] = graph.from_canonical(rows) if output.on_edges else rows
+            for slot, row in output.views:
+                tensors[slot] = rows if row is None else rows.view(rows.size(0), *row)
+
+    return run

@@ -33,8 +33,8 @@ class ProgramRunner(Runner):
         """Returns the outputs of a program for arrays in the order of its parameters."""
         try:
             compiled = self.compiled(program, arrays[0].dtype, graph)
-            sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
-            if sparse:
+            if any(map(is_sparse, arrays)):
+                sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
                 compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
             self.core.remember(compiled, graph)
             return compiled(graph, list(arrays))

@@ -31,7 +31,7 @@ class Arena:
             if first - start >= size:
                 break
             start = end
-        if start + size > self._buffer.numel():
+        if start + size > self._buffer.nbytes:
             return None
         self._taken = dict(sorted({**self._taken, start: aligned(start + size)}.items()))
         return self._buffer[start : start + size]

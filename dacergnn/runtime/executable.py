@@ -48,7 +48,7 @@ class Prepared:
     arguments: array[int]  # of the C function, in order, without inputs, outputs and buffers
     inputs: Inputs
     outputs: list[tuple[int, tuple[int, ...], bool]]  # position of an argument, shape, whether from the pool
-    saved_shapes: list[tuple[int, ...]]
+    saved_views: list[tuple[tuple[int, ...], tuple[int, ...], int]]  # shape, strides, offset in numbers
     saved: int  # bytes
     saved_offsets: list[int]
     workspace: int  # bytes
@@ -186,11 +186,12 @@ class Executable:
             for position, rows, shape, width in layout.results
         ]
         saved_offsets = layout.saved_offsets(sizes)
+        shapes = [(sizes[s.rows], *s.shape) for s in layout.saved]
         return Prepared(
             arguments,
             Inputs(self._forms(stacks), graph.device, sizes, stacked),
             results,
-            [(sizes[s.rows], *s.shape) for s in layout.saved],
+            [(s, _strides(s), offset // item) for s, offset in zip(shapes, saved_offsets, strict=False)],
             saved_offsets.pop(),
             saved_offsets,
             size + layout.scratch(sizes),
@@ -290,11 +291,13 @@ class Executable:
 
     def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:
         """Returns the saved arrays as tensors, which are valid as long as the lease is held."""
-        tensors: list[Tensor] = []
-        for shape, offset in zip(prepared.saved_shapes, prepared.saved_offsets, strict=True):
-            part = lease.buffer[offset : offset + prod(shape) * self.dtype.itemsize]
-            tensors.append(part.view(self.dtype).view(shape))
-        return tensors
+        numbers = lease.buffer[: prepared.saved].view(self.dtype)  # the buffer may be larger
+        return [numbers.as_strided(*view) for view in prepared.saved_views]
+
+
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the strides of rows that lie one after the other."""
+    return tuple([prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 def _no_memory(made: Tensor) -> ArrayError:

@@ -33,6 +33,10 @@ def has_memory(made: Tensor) -> bool:
     return type(made) is Tensor and made.is_cpu
 
 
+def _bytes(buffer: Tensor) -> int:
+    return buffer.nbytes  # `numel` would become a part of what torch.jit.trace writes down meanwhile
+
+
 def in_huge_pages(fresh: Tensor) -> Tensor:
     """Returns the tensor, in huge pages if the system allows: fewer faults to fill it, fewer misses to gather rows."""
     if _madvise is not None:
@@ -72,7 +76,7 @@ class Pool:
         """Counts the buffers that were given back; the caller holds the lock."""
         while self._given:
             buffer = self._given.popleft()
-            self._used -= buffer.numel()
+            self._used -= _bytes(buffer)
             self._free.append(buffer)
 
     def take(self, size: int, *, beside: bool = False) -> Tensor:
@@ -91,23 +95,23 @@ class Pool:
                 return part
         with self._lock:
             self._settle()
-            fitting = [b for b in self._free if size <= b.numel() <= _LARGEST * size]
-            taken = min(fitting, key=Tensor.numel, default=None)
+            fitting = [b for b in self._free if size <= _bytes(b) <= _LARGEST * size]
+            taken = min(fitting, key=_bytes, default=None)
             if taken is None:
                 taken = torch.empty(size, dtype=torch.uint8)
                 if not has_memory(taken):
                     return taken
                 in_huge_pages(taken)
             self._free = [b for b in self._free if b is not taken]
-            self._used += taken.numel()
+            self._used += _bytes(taken)
             self._most = max(self._most, self._used)
-            while self._free and self._used + sum(map(Tensor.numel, self._free)) > self.room * self._most:
+            while self._free and self._used + sum(map(_bytes, self._free)) > self.room * self._most:
                 self._free.pop(0)
         return taken
 
     def give(self, buffer: Tensor) -> None:
         """Takes a buffer back; nobody may use it any more."""
-        if buffer.numel() < SMALL:
+        if _bytes(buffer) < SMALL:
             return
         arena = self._parts.pop(buffer.data_ptr(), None)
         if arena is not None:
@@ -151,7 +155,7 @@ class Pool:
         """Returns the bytes of the buffers that are ready to be taken."""
         with self._lock:
             self._settle()
-            return sum(map(Tensor.numel, self._free))
+            return sum(map(_bytes, self._free))
 
     def clear(self) -> None:
         """Returns the free buffers to the system."""

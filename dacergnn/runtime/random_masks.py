@@ -21,7 +21,7 @@ from torch.nn import functional
 from dacergnn.errors import BuildError
 from dacergnn.native.build import HELPER_FLAGS, build
 from dacergnn.runtime.pool import SMALL, has_memory, leased
-from dacergnn.runtime.transformed import is_transformed
+from dacergnn.runtime.transformed import is_recorded, is_transformed
 
 _CODE = f"""// for torch {torch.__version__}
 #include <ATen/CPUGeneratorImpl.h>
@@ -56,7 +56,7 @@ _BITS = {
 _LEAST = 1000
 """Number of elements below which torch draws them: it takes some 20 us for them, and a build takes seconds."""
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
-_count_of_modes, _tracing_state = _C._len_torch_dispatch_stack, _C._get_tracing_state
+_count_of_modes = _C._len_torch_dispatch_stack
 log = logging.getLogger("dacergnn.build")
 
 
@@ -77,7 +77,7 @@ def ones_after_dropout(shape: Sequence[int], p: float, *, dtype: torch.dtype, de
 
 def _only_computes() -> bool:
     """Tells whether torch only computes; what transforms or records its operations would not see ours."""
-    recorded = torch.compiler.is_compiling() or _count_of_modes() or _tracing_state() is not None
+    recorded = torch.compiler.is_compiling() or _count_of_modes() or is_recorded()
     return not recorded and not is_transformed()
 
 

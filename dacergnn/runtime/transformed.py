@@ -12,7 +12,8 @@ from dacergnn.errors import UnsupportedCallError
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _has_transforms = getattr(_C, "_are_functorch_transforms_active", lambda: False)
-_dispatch_mode, _PROXY = _C._get_dispatch_mode, _C._TorchDispatchModeKey.PROXY
+_dispatch_mode, _modes = _C._get_dispatch_mode, _C._TorchDispatchModeKey
+_tracing_state = _C._get_tracing_state
 
 
 def is_transformed() -> bool:
@@ -21,8 +22,13 @@ def is_transformed() -> bool:
 
 
 def is_recorded() -> bool:
-    """Tells whether `make_fx` records torch's operations, as for `torch.func.linearize`; it sees no kernels of ours."""
-    return _dispatch_mode(_PROXY) is not None
+    """Tells whether torch's operations are recorded, by `make_fx` or `torch.jit.trace`; they see no kernels of ours."""
+    return _dispatch_mode(_modes.PROXY) is not None or _tracing_state() is not None
+
+
+def is_fake() -> bool:
+    """Tells whether torch only infers shapes (`FakeTensorMode`): its tensors hold no numbers."""
+    return _dispatch_mode(_modes.FAKE) is not None
 
 
 def with_plain_integers(value: Any) -> Any:

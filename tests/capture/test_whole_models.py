@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GATv2Conv, GCNConv, GINConv, GraphConv, RGCNConv, SAGEConv
 from torch_geometric.utils import to_torch_csr_tensor
@@ -341,3 +342,29 @@ def test_methods_that_are_replaced_later(monkeypatch: pytest.MonkeyPatch, place:
         monkeypatch.setattr(layer, "message", given)
     for _ in range(2):
         assert_same_step(fast, model, *call())
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_recorded_models_are_the_original(known: bool) -> None:
+    """`torch.jit.trace` writes down torch's operations, and `FakeTensorMode` has no numbers for programs."""
+    model, fast = optimized(net().eval())
+    for _ in range(3 * known):
+        fast(*call())
+    traced: Any = torch.jit.trace(fast, call(), check_trace=False)
+    torch.testing.assert_close(traced(*call(13)), model(*call(13)), rtol=1e-9, atol=1e-9)
+    with FakeTensorMode(allow_non_fake_inputs=True), pytest.warns(UserWarning, match="hold no numbers"):
+        assert fast(torch.empty(9, K, dtype=torch.double), torch.zeros(2, 5, dtype=torch.int64)).shape == (9, 3)
+    torch.testing.assert_close(fast(*call(13)), model(*call(13)), rtol=1e-9, atol=1e-9)
+
+
+def test_known_calls_that_change() -> None:
+    """What is no more as it was is captured at once."""
+    model, fast = optimized(net())
+    counts: list[int] = []
+    for scale in (1.0, 1.0, 2.0, 2.0, 2.0, 1.0):
+        for module in (fast, model):
+            module.scale = scale
+        assert_same_step(fast, model, *call())
+        counts.append(len(runner(fast).graphs))
+    assert counts == [1, 1, 2, 2, 2, 2]
+    assert runner(fast).runs_whole

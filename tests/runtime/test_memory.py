@@ -132,7 +132,8 @@ def test_buffers_that_are_given_back_while_another_one_is() -> None:
         def __init__(self, tensor: Tensor) -> None:
             self.data_ptr, self.size = tensor.data_ptr, tensor.numel()
 
-        def numel(self) -> int:
+        @property
+        def nbytes(self) -> int:
             if others:
                 pool.give(others.pop())
             return self.size
@@ -141,6 +142,14 @@ def test_buffers_that_are_given_back_while_another_one_is() -> None:
     pool.give(buffer)
     assert pool.used == 0
     assert len(pool._free) == 2
+
+
+def test_buffers_that_are_given_back_while_torch_traces() -> None:
+    pool = Pool()
+    leases = [Lease(pool, 2 * SMALL)]
+    graph: Any = torch.jit.trace(lambda x: (leases.clear(), x + 1)[1], torch.ones(3)).graph
+    assert "numel" not in str(graph)
+    assert pool.used == 0
 
 
 def test_room_is_less_while_a_limit_is_in_force() -> None:

@@ -19,7 +19,7 @@ Refuse = Callable[[str, object, str], UnsupportedLayerError]
 _STRIDED = torch.strided
 _MODULES = {"add": "SumAggregation", "mean": "MeanAggregation", "max": "MaxAggregation", "min": "MinAggregation"}
 """Classes that the layers' own code aggregates with, by `aggr`."""
-_MESSAGE_HOOKS = (
+MESSAGE_HOOKS = (
     "_propagate_forward_pre_hooks",
     "_propagate_forward_hooks",
     "_message_forward_pre_hooks",
@@ -63,7 +63,7 @@ def check_options(module: Any, refuse: Refuse, aggregations: tuple[str, ...]) ->
 
 def message_hooks(module: Any) -> str | None:
     """Returns the name of a table with hooks that see tensors within `propagate`; None if there are no such hooks."""
-    return next((name.strip("_") for name in _MESSAGE_HOOKS if getattr(module, name, None)), None)
+    return next((name.strip("_") for name in MESSAGE_HOOKS if getattr(module, name, None)), None)
 
 
 def check_edge_index(edge_index: object) -> None:

@@ -91,6 +91,7 @@ class ProgramRun:
 
 
 Step = TorchCall | ProgramRun
+Filler = Callable[[Sequence[Any], Mapping[int, Tensor]], Any]
 
 
 def without_vain_steps(steps: Sequence[Step], needed: set[int]) -> tuple[Step, ...]:
@@ -175,28 +176,33 @@ def slots_of(result: Any, guards: Iterable[Guard]) -> set[int]:
     return _slots_in(result) | {slot for slot, _ in roles}
 
 
-def filled(tree: Any, tensors: Sequence[Any], instead: Mapping[int, Tensor]) -> Any:
-    """Returns a template, filled with tensors and sizes of another call.
+def filler(tree: Any) -> Filler:
+    """Returns a function that fills a template: it is called once for each call, so that it asks for no types.
 
-    Args:
-        tensors: The tensors of that call by slots.
-        instead: The tensors to use in place of those that are the same in all calls, by their ids.
+    It takes the tensors of the call by slots, and what to use in place of those that are the same in all calls, by
+    their ids.
     """
     kind = type(tree)
     if kind is Slot:
-        return tensors[tree.number]
+        position = tree.number
+        return lambda tensors, _: tensors[position]
     if kind is Own:
-        return instead.get(id(tree.tensor), tree.tensor)
+        tensor = tree.tensor
+        return lambda _, instead: instead.get(id(tensor), tensor)
     if kind is Extent:
         slot, axis = tree.role
-        return tensors[slot].shape[axis]
-    if kind is tuple or kind is list:
-        return kind([filled(v, tensors, instead) for v in tree])
+        return lambda tensors, _: tensors[slot].shape[axis]
+    if next(_stand_ins(tree), None) is None:
+        return lambda *_: tree
     if kind is dict:
-        return {k: filled(v, tensors, instead) for k, v in tree.items()}
+        named = [(name, filler(v)) for name, v in tree.items()]
+        return lambda tensors, instead: {name: fill(tensors, instead) for name, fill in named}
     if kind is slice:
-        return slice(*[filled(v, tensors, instead) for v in (tree.start, tree.stop, tree.step)])
-    return kind(*[filled(v, tensors, instead) for v in tree]) if hasattr(kind, "_fields") else tree
+        tree = (tree.start, tree.stop, tree.step)
+    parts = [*map(filler, tree)]
+    if kind is tuple or kind is list:
+        return lambda tensors, instead: kind([fill(tensors, instead) for fill in parts])
+    return lambda tensors, instead: kind(*[fill(tensors, instead) for fill in parts])
 
 
 def plain_sizes(tree: Any) -> Any:

@@ -6,6 +6,8 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from operator import is_not
 from types import FunctionType
 from typing import Any
 
@@ -15,8 +17,8 @@ from torch._ops import HigherOrderOperator
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError
-from dacergnn.frontends.pyg.message_passing import message_hooks
+from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedMachineError
+from dacergnn.frontends.pyg.message_passing import MESSAGE_HOOKS, message_hooks
 from dacergnn.frontends.pyg.traced import is_message_passing
 from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.autocast import is_autocast
@@ -25,10 +27,12 @@ from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
 from dacergnn.modules.replay.reach import FORWARDS
+from dacergnn.modules.replay.snapshot import Snapshot
 from dacergnn.modules.runner import Runner
 from dacergnn.modules.torch_operator import INLINED, skipped_by_dynamo
-from dacergnn.runtime.transformed import is_transformed
+from dacergnn.runtime.transformed import is_fake, is_transformed
 
+_set_eval_frame: Callable[[Any], Any] = torch._C._dynamo.eval_frame.set_eval_frame  # pyright: ignore
 _MOST_GRAPHS = 64
 _MOST_IN_A_ROW = 4
 """Limits how many calls in a row are captured anew; then a model with compiled layers runs layer by layer.
@@ -63,12 +67,16 @@ class CapturedForward(Runner):
         self.graphs: list[CapturedGraph] = []
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
+        self.ran = 0
+        """Counts the runs of captured graphs, also those that fail."""
         self._in_a_row = 0
         """Counts the calls that were captured anew since the last that was not."""
         self._layers: list[nn.Module] = []
         """The layers of PyG in the module at the last capture."""
-        self._classes: list[tuple[type, list[Any], list[int]]] = []
+        self._classes: list[tuple[type, list[Any]]] = []
         """The classes of its parts, with what they held then, since torch does not see that a method is replaced."""
+        self._seen: Callable[[], bool] = bool
+        """Tells whether these classes, and the hooks of messages of these layers, are what they were."""
         self.reason = reason
         """Why calls run as they are, if they do."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
@@ -86,7 +94,9 @@ class CapturedForward(Runner):
             assert forward is not None
             return forward._keep(module, examples)
 
-        self._run = torch.compile(own, backend=keep, dynamic=True)
+        context: Any = torch._dynamo.optimize(keep, dynamic=True)  # pyright: ignore[reportPrivateUsage]
+        self._own, self._run = own, context(own)
+        self._capture = _capturing(context)
         from torch._dynamo.exc import TorchDynamoException  # takes as long to import as all of torch
 
         self._failure = TorchDynamoException
@@ -95,9 +105,12 @@ class CapturedForward(Runner):
         """Returns what runs a graph that torch has captured."""
         self._check_code()
         self._layers = [*filter(is_message_passing, self.original.modules())]
-        held = [(kind, [*vars(kind).values()]) for kind in _classes(self.original)]
-        self._classes = [(kind, values, [*map(id, values)]) for kind, values in held]
+        self._classes = [(kind, [*vars(kind).values()]) for kind in _classes(self.original)]
+        self._seen = bool
         self._check_code()
+        with suppress(UnsupportedMachineError):  # the slower check does without a compiler
+            tables = [vars(layer)[name] for layer in self._layers for name in MESSAGE_HOOKS if name in vars(layer)]
+            self._seen = Snapshot([*tables, *[vars(kind) for kind, _ in self._classes]]).unchanged
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == _FUNCTION:
                 raise UnsupportedCallError(
@@ -109,11 +122,13 @@ class CapturedForward(Runner):
             raise UnsupportedCallError("torch multiplies by sparse tensors where a model is captured.")
         graph = CapturedGraph(module, self.core)
         self.graphs.append(graph)
-        reference = weakref.ref(graph)  # torch keeps what it runs by a name in the module of users
+        references = weakref.ref(self), weakref.ref(graph)  # torch keeps what it runs by a name in the module of users
 
         def run(*args: Any) -> Any:
-            graph = reference()
+            forward, graph = references[0](), references[1]()
+            assert forward is not None
             assert graph is not None
+            forward.ran += 1
             return graph(*args)
 
         return run
@@ -123,8 +138,10 @@ class CapturedForward(Runner):
 
         PyG leaves hooks of messages out while torch captures a layer, and a class may have other methods by now.
         """
-        for kind, _, numbers in self._classes:
-            if [*map(id, vars(kind).values())] != numbers:
+        if self._seen():
+            return
+        for kind, values in self._classes:
+            if len(values) != len(vars(kind)) or any(map(is_not, values, vars(kind).values())):
                 raise UnsupportedCallError(
                     f"an attribute of the class {kind.__name__} is another since the first call."
                 )
@@ -156,7 +173,7 @@ class CapturedForward(Runner):
             self.raise_alike(problem)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if is_transformed() or (self.layered and is_autocast()):
+        if is_transformed() or is_fake() or (self.layered and is_autocast()):
             return self.uncompiled(*args, **kwargs)
         if self.layered:
             self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
@@ -198,18 +215,29 @@ class CapturedForward(Runner):
         Raises:
             UnsupportedCallError: It cannot be captured after all, and a part of it has run.
         """
-        before, captured = sum(graph.calls for graph in self.graphs), len(self.graphs)
+        before, captured = self.ran, len(self.graphs)
         try:
-            with _OPTIONS:
-                result = self._run(self.original, *args, **kwargs)
-            self._count(len(self.graphs) > captured)
-            return result
+            result = self._look(args, kwargs)
         except self._failure as error:
-            if sum(graph.calls for graph in self.graphs) > before:
+            if self.ran > before:
                 raise UnsupportedCallError(
                     f"{self.core.kind} cannot go on with this call, of which a part has run: {error}"
                 ) from error
             return self._fail(error, args, kwargs)
+        self._count(len(self.graphs) > captured)
+        return result
+
+    def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs a call by a graph that fits, as torch.compile does, without what that prepares for other calls."""
+        grad, before = torch.is_grad_enabled(), _set_eval_frame(self._capture)
+        try:
+            with INLINED:
+                return self._own(self.original, *args, **kwargs)
+        except BaseException:
+            torch.set_grad_enabled(grad)  # a graph may have ended between two changes of it
+            raise
+        finally:
+            _set_eval_frame(before)
 
     def _count(self, captured: bool) -> None:
         """Notes whether a call was captured anew; after some in a row, layers run by themselves."""
@@ -233,6 +261,23 @@ class CapturedForward(Runner):
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)
+
+
+def _capturing(context: Any) -> Callable[..., Any]:
+    """Returns what torch calls where no graph fits: what `context` captures with, and our options meanwhile."""
+    callback = context.callback
+
+    def capture(*args: Any) -> Any:
+        with _OPTIONS:
+            undo = [enter() for enter in context.enter_exit_hooks]
+            try:
+                return callback(*args)
+            finally:
+                for leave in undo:
+                    leave()
+
+    capture.__dict__["_torchdynamo_orig_backend"] = callback  # torch tells by it whose graphs it may run
+    return capture
 
 
 def _classes(module: nn.Module) -> list[type]:
