@@ -14,8 +14,6 @@ from dacergnn.frontends.symbolic.edges import Form
 from dacergnn.frontends.symbolic.inputs import data_of_graph
 from dacergnn.frontends.symbolic.sizes import Guard, Number, Role
 from dacergnn.frontends.symbolic.steps import (
-    Filler,
-    Input,
     ProgramRun,
     Slot,
     Step,
@@ -50,6 +48,10 @@ class Programs(Protocol):
 
     def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
         """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
+        ...
+
+    def encode(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor | None]) -> None:
+        """Builds all encodings for a run of a program at once; of its arrays, those that the graph gives are None."""
         ...
 
     def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -250,26 +252,19 @@ def _run_of_torch(step: TorchCall) -> _Run:
 def _run_of_program(step: ProgramRun) -> _Run:
     program, outputs = step.program, step.outputs
     known = step.edges if isinstance(step.edges, HeteroGraph) else None
-    edges = filler(step.edges)
-    sources = [
-        (source, source.tensor.number if isinstance(source.tensor, Slot) and not source.on_edges else None,
-         filler(source.tensor)) for source in step.inputs
-    ]  # fmt: skip
-
-    def array_of(
-        source: Input, fill: Filler, graph: HeteroGraph, tensors: list[Any], instead: Mapping[int, Tensor]
-    ) -> Tensor:
-        if source.tensor is None:
-            return data_of_graph(graph, *source.data)
-        array = fill(tensors, instead)
-        return graph.to_canonical(array) if source.on_edges else array
+    edges, sources = filler(step.edges), [(filler(source.tensor), source.on_edges) for source in step.inputs]
+    of_graph = [(i, source.data) for i, source in enumerate(step.inputs) if source.tensor is None]
 
     def run(programs: Programs, tensors: list[Any], kept: set[int], instead: Mapping[int, Tensor]) -> None:
         graph = programs.graph_of(edges(tensors, instead), kept) if known is None else known
-        arrays = [
-            array_of(source, fill, graph, tensors, instead) if slot is None else tensors[slot]  # most of them are slots
-            for source, slot, fill in sources
+        arrays: list[Any] = [
+            graph.to_canonical(fill(tensors, instead)) if on_edges else fill(tensors, instead)
+            for fill, on_edges in sources
         ]
+        if of_graph:
+            programs.encode(program, graph, arrays)
+            for i, data in of_graph:
+                arrays[i] = data_of_graph(graph, *data)
         results = programs.run_program(program, graph, arrays)
         for output in outputs:
             rows = results[output.position]

@@ -186,12 +186,14 @@ class Executable:
             for position, rows, shape, width in layout.results
         ]
         saved_offsets = layout.saved_offsets(sizes)
-        shapes = [(sizes[s.rows], *s.shape) for s in layout.saved]
         return Prepared(
             arguments,
             Inputs(self._forms(stacks), graph.device, sizes, stacked),
             results,
-            [(s, _strides(s), offset // item) for s, offset in zip(shapes, saved_offsets, strict=False)],
+            [
+                ((sizes[s.rows], *s.shape), strides, offset // item)
+                for s, strides, offset in zip(layout.saved, layout.saved_strides, saved_offsets, strict=False)
+            ],
             saved_offsets.pop(),
             saved_offsets,
             size + layout.scratch(sizes),
@@ -293,11 +295,6 @@ class Executable:
         """Returns the saved arrays as tensors, which are valid as long as the lease is held."""
         numbers = lease.buffer[: prepared.saved].view(self.dtype)  # the buffer may be larger
         return [numbers.as_strided(*view) for view in prepared.saved_views]
-
-
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the strides of rows that lie one after the other."""
-    return tuple([prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 def _no_memory(made: Tensor) -> ArrayError:

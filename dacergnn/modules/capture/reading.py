@@ -24,6 +24,7 @@ from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import Ends, find_ends, is_view
 from dacergnn.modules.capture.integers import Integers
+from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path
 from dacergnn.modules.torch_operator import run_layer
 
@@ -53,6 +54,7 @@ class Reader:
     """
 
     def __init__(self, module: fx.GraphModule) -> None:
+        join_self_loops(module)
         self.module = module
         self.inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         # torch drops what it knows of inputs when it has captured the graph.
