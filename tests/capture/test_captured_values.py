@@ -37,6 +37,23 @@ class Sparse(nn.Module):
         return torch.sparse.mm(adjacency, x) + torch.zeros_like(x).index_add_(0, dst, x[src])
 
 
+class Stacked(nn.Module):
+    """Puts numbers of edges that torch computes side by side with those of a program."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        src, dst = edge_index
+        a, b = x[src][:, :3], x[dst][:, :3]
+        angle = torch.cross(a, b, dim=1).norm(dim=1)
+        return x.new_zeros(x.size(0), 2).index_add_(0, dst, torch.stack([angle, (a * b).sum(dim=1)], dim=1))
+
+
+def test_torch_computes_a_part_of_a_stack() -> None:
+    module, fast = pair(Stacked)
+    for nodes, edges in ((30, 90), (30, 90), (20, 50)):
+        assert_same(fast, module, given(module, nodes, edges))
+    assert ran(captured(fast))
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_sparse_matrices() -> None:
     module, fast = pair(Sparse, on_unsupported="ignore")

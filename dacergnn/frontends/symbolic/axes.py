@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from dacergnn.frontends.symbolic.call import FEW, LayerCall, Untranslatable, apply, concat, reshaped
 from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
@@ -138,7 +139,8 @@ def _cat(c: LayerCall, tensors: Any, dim: int = 0) -> Expr:
 @rule("stack")
 def _stack(c: LayerCall, tensors: Any, dim: int = 0) -> Expr:
     dim = dim % len(c.shape)
-    return _cat(c, [t.unsqueeze(dim) for t in tensors], dim)
+    wider = [t.unsqueeze(dim) if isinstance(t, Value) else c.trace.torch(Tensor.unsqueeze, t, dim) for t in tensors]
+    return _cat(c, wider, dim)
 
 
 @rule("softmax")
