@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -134,8 +135,9 @@ class Network:
 
     def fits(self, leaves: Sequence[Any]) -> bool:
         """Returns whether a call with these leaves has sizes that the network serves."""
-        if any(leaves[slot].shape[axis] != size for (slot, axis), size in self._fixed):
-            return False
+        for (slot, axis), size in self._fixed:
+            if leaves[slot].shape[axis] != size:
+                return False
         return hold(self._first, leaves)
 
     def run(
@@ -252,19 +254,21 @@ def _run_of_torch(step: TorchCall) -> _Run:
 def _run_of_program(step: ProgramRun) -> _Run:
     program, outputs = step.program, step.outputs
     known = step.edges if isinstance(step.edges, HeteroGraph) else None
-    edges, sources = filler(step.edges), [(filler(source.tensor), source.on_edges) for source in step.inputs]
-    of_graph = [(i, source.data) for i, source in enumerate(step.inputs) if source.tensor is None]
+    edges, inputs = filler(step.edges), [*enumerate(step.inputs)]
+    slots = [s.tensor.number if isinstance(s.tensor, Slot) else -1 for s in step.inputs]  # most of them are slots
+    others = [(i, filler(s.tensor)) for i, s in inputs if slots[i] < 0 and s.tensor is not None]
+    of_graph = [(i, s.data) for i, s in inputs if s.tensor is None]
+    on_edges = [i for i, s in inputs if s.on_edges]
 
     def run(programs: Programs, tensors: list[Any], kept: set[int], instead: Mapping[int, Tensor]) -> None:
         graph = programs.graph_of(edges(tensors, instead), kept) if known is None else known
-        arrays: list[Any] = [
-            graph.to_canonical(fill(tensors, instead)) if on_edges else fill(tensors, instead)
-            for fill, on_edges in sources
-        ]
-        if of_graph:
-            programs.encode(program, graph, arrays)
-            for i, data in of_graph:
-                arrays[i] = data_of_graph(graph, *data)
+        arrays: list[Any] = [None if slot < 0 else tensors[slot] for slot in slots]
+        for i, fill in others:
+            arrays[i] = fill(tensors, instead)
+        for i in on_edges:
+            arrays[i] = graph.to_canonical(arrays[i])
+        for i, data in of_graph:
+            arrays[i] = data_of_graph(graph, *data, before=partial(programs.encode, program, graph, arrays))
         results = programs.run_program(program, graph, arrays)
         for output in outputs:
             rows = results[output.position]

@@ -15,6 +15,8 @@ from dacergnn.frontends.symbolic.edges import Form
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.runner import Runner
 
+_DENSE = {torch.strided}
+
 
 class ProgramRunner(Runner):
     """Runs calls that are recorded: as programs on graphs, and functions of torch."""
@@ -46,7 +48,7 @@ class ProgramRunner(Runner):
         """Returns the outputs of a program for arrays in the order of its parameters."""
         try:
             compiled = self.compiled(program, arrays[0].dtype, graph)
-            if any(map(is_sparse, arrays)):
+            if {a.layout for a in arrays} != _DENSE:
                 sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
                 compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
             self.core.remember(compiled, graph)

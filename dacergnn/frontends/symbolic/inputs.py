@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,9 +23,12 @@ def input_array(leaf: Expr, space: str, graph: HeteroGraph) -> Tensor:
     return graph.to_canonical(tensor) if space == "E" else tensor
 
 
-def data_of_graph(graph: HeteroGraph, kind: str, *data: Any) -> Tensor:
-    """Returns an input that follows from the graph: degrees, or 1 / number of edges of each (destination, type)."""
-    return _degree(graph, *data) if kind == "degree" else graph.pair_mean_weights(*data)
+def data_of_graph(graph: HeteroGraph, kind: str, *data: Any, before: Callable[[], None] | None = None) -> Tensor:
+    """Returns an input that follows from the graph: degrees, or 1 / number of edges of each (destination, type).
+
+    ``before`` is called first if a new graph has to be encoded for it.
+    """
+    return _degree(graph, *data, before) if kind == "degree" else graph.pair_mean_weights(*data)
 
 
 def input_origin(leaf: Expr, space: str) -> tuple[Any, bool]:
@@ -32,11 +36,13 @@ def input_origin(leaf: Expr, space: str) -> tuple[Any, bool]:
     return ((leaf.op, *leaf.data), False) if leaf.op != "leaf" else (leaf.tensor, space == "E")
 
 
-def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype) -> Tensor:
+def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype, before: Callable[[], None] | None) -> Tensor:
     """Returns the number of edges at every node of one end [N], counted once for each graph."""
     key = ("degree", side, dtype)
     degrees = graph.derived.get(key)
     if degrees is None:
+        if before is not None:
+            before()
         with lasting():
             starts = graph.encoding(f"ptr_E_{side}")
             degrees = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)

@@ -195,14 +195,19 @@ def filler(tree: Any) -> Filler:
     if next(_stand_ins(tree), None) is None:
         return lambda *_: tree
     if kind is dict:
-        named = [(name, filler(v)) for name, v in tree.items()]
-        return lambda tensors, instead: {name: fill(tensors, instead) for name, fill in named}
-    if kind is slice:
-        tree = (tree.start, tree.stop, tree.step)
-    parts = [*map(filler, tree)]
-    if kind is tuple or kind is list:
-        return lambda tensors, instead: kind([fill(tensors, instead) for fill in parts])
-    return lambda tensors, instead: kind(*[fill(tensors, instead) for fill in parts])
+        values = filler(tuple(tree.values()))
+        return lambda tensors, instead: dict(zip(tree, values(tensors, instead), strict=True))
+    items = [tree.start, tree.stop, tree.step] if kind is slice else [*tree]
+    varying = [(i, filler(item)) for i, item in enumerate(items) if next(_stand_ins(item), None) is not None]
+    as_one = kind is tuple or kind is list
+
+    def fill(tensors: Sequence[Any], instead: Mapping[int, Tensor]) -> Any:
+        made = items.copy()
+        for i, part in varying:
+            made[i] = part(tensors, instead)
+        return kind(made) if as_one else kind(*made)
+
+    return fill
 
 
 def plain_sizes(tree: Any) -> Any:

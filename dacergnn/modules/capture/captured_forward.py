@@ -32,7 +32,8 @@ from dacergnn.modules.runner import Runner
 from dacergnn.modules.torch_operator import INLINED, skipped_by_dynamo
 from dacergnn.runtime.transformed import is_fake, is_transformed
 
-_set_eval_frame: Callable[[Any], Any] = torch._C._dynamo.eval_frame.set_eval_frame  # pyright: ignore
+_C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
+_set_eval_frame: Callable[[Any], Any] = _C._dynamo.eval_frame.set_eval_frame
 _MOST_GRAPHS = 64
 _MOST_IN_A_ROW = 4
 """Limits how many calls in a row are captured anew; then a model with compiled layers runs layer by layer.
