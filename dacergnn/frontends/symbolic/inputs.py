@@ -28,7 +28,7 @@ def data_of_graph(graph: HeteroGraph, kind: str, *data: Any, before: Callable[[]
 
     ``before`` is called first if a new graph has to be encoded for it.
     """
-    return _degree(graph, *data, before) if kind == "degree" else graph.pair_mean_weights(*data)
+    return _degree(graph, *data, before=before) if kind == "degree" else graph.pair_mean_weights(*data)
 
 
 def input_origin(leaf: Expr, space: str) -> tuple[Any, bool]:
@@ -36,7 +36,7 @@ def input_origin(leaf: Expr, space: str) -> tuple[Any, bool]:
     return ((leaf.op, *leaf.data), False) if leaf.op != "leaf" else (leaf.tensor, space == "E")
 
 
-def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype, before: Callable[[], None] | None) -> Tensor:
+def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype, *, before: Callable[[], None] | None) -> Tensor:
     """Returns the number of edges at every node of one end [N], counted once for each graph."""
     key = ("degree", side, dtype)
     degrees = graph.derived.get(key)

@@ -97,7 +97,7 @@ def _count_of_loops(node: Any) -> Any:
 
 
 def _is_count(node: fx.Node) -> bool:
-    return node.target is torch.ops.aten.sym_size.int and node.args[1] == 1
+    return node.target is torch.ops.aten.sym_size.int and node.args[1:] == (1,)
 
 
 def _erase(node: fx.Node) -> None:
