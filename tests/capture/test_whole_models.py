@@ -370,6 +370,23 @@ def test_known_calls_that_change() -> None:
     assert runner(fast).runs_whole
 
 
+def test_torch_may_be_told_not_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a stance, at any time, or altogether."""
+    model, fast = optimized(net())
+    for _ in range(3):
+        assert_same_step(fast, model, *call())
+    with torch.compiler.set_stance("force_eager"):
+        ran = runner(fast).ran
+        assert_same_step(fast, model, *call())
+        assert runner(fast).ran == ran
+    assert_same_step(fast, model, *call())
+    assert runner(fast).ran == ran + 1
+    monkeypatch.setattr("torch._dynamo.config.disable", True)
+    model, fast = optimized(net())
+    for _ in range(3):
+        assert_same_step(fast, model, *call())
+
+
 @pytest.mark.parametrize("name", ["GCN", "GATv2"])
 def test_self_loops_are_added_once(name: str) -> None:
     """By one step for all layers, also to edges that hold some; for an empty graph as for others."""

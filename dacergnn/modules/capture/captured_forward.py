@@ -95,9 +95,10 @@ class CapturedForward(Runner):
             assert forward is not None
             return forward._keep(module, examples)
 
-        context: Any = torch._dynamo.optimize(keep, dynamic=True)  # pyright: ignore[reportPrivateUsage]
-        self._own, self._run = own, context(own)
-        self._capture = _capturing(context)
+        dynamo: Any = torch._dynamo  # pyright: ignore[reportPrivateUsage]
+        context: Any = dynamo.optimize(keep, dynamic=True)
+        self._own, self._run, self._frames = own, context(own), dynamo.eval_frame
+        self._capture = _capturing(context) if hasattr(context, "callback") else None  # Dynamo may be disabled
         from torch._dynamo.exc import TorchDynamoException  # takes as long to import as all of torch
 
         self._failure = TorchDynamoException
@@ -230,6 +231,9 @@ class CapturedForward(Runner):
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a call by a graph that fits, as torch.compile does, without what that prepares for other calls."""
+        if self._frames._stance.stance != "default":  # of `torch.compiler.set_stance`
+            with _OPTIONS:
+                return self._run(self.original, *args, **kwargs)
         grad, before = torch.is_grad_enabled(), _set_eval_frame(self._capture)
         try:
             with INLINED:
