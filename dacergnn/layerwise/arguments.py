@@ -69,20 +69,24 @@ def _is_key(key: Any) -> bool:
     return isinstance(key, tuple) and len(key) == 3 and all(isinstance(name, str) and name for name in key)
 
 
-def check_edge_arrays(
-    arrays: Mapping[str, Mapping[Key, Array]], edges: Mapping[Key, Tensor], layers: Sequence[Step]
+def check_arrays(
+    arrays: Mapping[str, Mapping[Key, Array]],
+    edges: Mapping[Key, Tensor],
+    nodes: Mapping[Key, int],
+    steps: Sequence[Step],
 ) -> None:
-    """Raises ArrayError unless edge arrays have a row for each edge, and a layer takes them."""
+    """Raises ArrayError unless arrays have a row for each edge, or for each of ``nodes``, and a step takes them."""
     for name, by_key in arrays.items():
-        if not any(layer.takes(name) for layer in layers):
-            raise ArrayError(name, f"is taken by none of the layers {', '.join(layer.name for layer in layers)}")
+        if not any(step.takes(name) for step in steps):
+            raise ArrayError(name, f"is taken by none of the layers {', '.join(step.name for step in steps)}")
         for key, array in by_key.items():
             where = f"{name}[{key}]" if any(key) else name
             check_array(where, array)
             if key not in edges:
                 raise ArrayError(where, "is of a relation that graph does not have")
-            if len(array) != edges[key].size(1):
+            if len(array) not in (edges[key].size(1), nodes.get(key)):
                 count = edges[key].size(1)
+                other = f", or for each of the {nodes[key]} nodes" if key in nodes else ""
                 raise ArrayError(
-                    where, f"has {len(array)} rows; give one for each of the {count} edges, in their order"
+                    where, f"has {len(array)} rows; give one for each of the {count} edges, in their order{other}"
                 )

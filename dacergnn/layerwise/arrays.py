@@ -33,6 +33,11 @@ def check_array(name: str, array: object) -> None:
             raise ArrayError(name, f"has elements of type {array.dtype}, which torch does not have") from None
 
 
+def element_type(array: Array) -> torch.dtype:
+    """Returns the type of an array's elements, as torch names it."""
+    return array.dtype if isinstance(array, Tensor) else torch.from_numpy(np.empty(0, array.dtype)).dtype
+
+
 def take(array: Array, rows: Tensor, device: torch.device) -> Tensor:
     """Returns some rows of an array on a device; nothing else of the array is read."""
     if isinstance(array, Tensor):

@@ -43,7 +43,7 @@ def call(stage: Stage, inputs: Given, kind: str, which: slice) -> Tensor | None:
         return None
     rows = rows[which]
     for step in stage.functions:
-        rows = _checked(step, step.function({kind: rows})[kind] if step.takes_dict else step.function(rows), len(rows))
+        rows = checked(step.function({kind: rows})[kind] if step.takes_dict else step.function(rows), len(rows), step.name)
     return rows
 
 
@@ -51,24 +51,24 @@ def _layer_results(layer: Step, inputs: Given, kind: str) -> Tensor | None:
     arrays: dict[str, Any] = {name: array for name, array in inputs.arrays.items() if layer.takes(name)}
     if not inputs.typed:
         arrays = {name: array[ONLY] for name, array in arrays.items()}
-        return _checked(layer, layer.function(inputs.x[""], inputs.edges[ONLY], **arrays), len(inputs.x[""]))
+        return checked(layer.function(inputs.x[""], inputs.edges[ONLY], **arrays), len(inputs.x[""]), layer.name)
     results = layer.function(inputs.x, inputs.edges, **arrays)
     if not isinstance(results, Mapping):
         remedy = "give layers that return a dictionary by node type"
         raise UnsupportedLayerError("result", type(results).__name__, remedy, layer.name)
     rows = results.get(kind)
-    return None if rows is None else _checked(layer, rows, len(inputs.x[kind]))
+    return None if rows is None else checked(rows, len(inputs.x[kind]), layer.name)
 
 
-def _checked(step: Step, rows: object, count: int) -> Tensor:
+def checked(rows: object, count: int, who: str) -> Tensor:
     """Returns the result of a step.
 
     Raises:
         UnsupportedLayerError: It is no tensor with a row for each of ``count`` nodes.
     """
     if not isinstance(rows, Tensor):
-        raise UnsupportedLayerError("result", type(rows).__name__, "give steps that return one tensor", step.name)
+        raise UnsupportedLayerError("result", type(rows).__name__, "give steps that return one tensor", who)
     if rows.dim() == 0 or len(rows) != count:
         remedy = f"give steps that return a row for each node, here {count}"
-        raise UnsupportedLayerError("shape of the result", list(rows.shape), remedy, step.name)
+        raise UnsupportedLayerError("shape of the result", list(rows.shape), remedy, who)
     return rows

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
 import torch
 from torch import Tensor
 
-from dacergnn.errors import ArrayError
-from dacergnn.layerwise.arguments import by_type, check_batch, check_edge_arrays, check_features, check_types
+from dacergnn.config import Config
+from dacergnn.errors import ArrayError, UnsupportedCallError
+from dacergnn.layerwise.arguments import by_type, check_arrays, check_batch, check_features, check_types
 from dacergnn.layerwise.arrays import Array, Results, Target, take
-from dacergnn.layerwise.calls import ONLY, Given, call
+from dacergnn.layerwise.calls import ONLY, Given, call, checked
+from dacergnn.layerwise.captured import FEATURES, GRAPH, Uncaptured, captured
 from dacergnn.layerwise.locality import Trial
 from dacergnn.layerwise.ranges import Key, Range, SortedEdges
-from dacergnn.layerwise.steps import Stage, device_of, stages_of
+from dacergnn.layerwise.reading import Reading
+from dacergnn.layerwise.stage_runs import StageRuns
+from dacergnn.layerwise.stages import plan_of
+from dacergnn.layerwise.steps import Stage, Step, device_of, in_a_row, modules_of, stages_of, steps_of
+from dacergnn.modules.layer import CompiledLayer, core_of
 
 
 @overload
 def inference(
-    model: object, graph: Tensor, x: Array, *, batch: int = ..., out: Target | None = ..., **edge_arrays: Array
+    model: object, graph: Tensor, x: Array, *, batch: int = ..., out: Target | None = ..., **arrays: Array
 ) -> Tensor: ...
 @overload
 def inference(
@@ -31,29 +37,32 @@ def inference(
     *,
     batch: int = ...,
     out: Mapping[str, Target] | None = ...,
-    **edge_arrays: Mapping[Key, Array],
+    **arrays: Mapping[Key, Array],
 ) -> dict[str, Tensor]: ...
 def inference(
-    model: object, graph: Any, x: Any, *, batch: int = 4096, out: Any = None, **edge_arrays: Any
+    model: object, graph: Any, x: Any, *, batch: int = 4096, out: Any = None, **arrays: Any
 ) -> Tensor | dict[str, Tensor]:
-    """Returns the results of a trained model for all nodes, computed layer by layer and range by range.
+    """Returns the results of a trained model for all nodes, computed stage by stage and range by range.
 
-    A layer is called with the in-edges of ``batch`` destinations at a time, and with the rows that these edges read.
-    Hence a call takes the memory of one range, and each result is computed once. Results equal those of a full forward
-    up to rounding. A layer that depends on more than these edges and rows is refused, after a trial on a small graph.
+    torch captures the forward of the model. A value of nodes that edges read from their sources is computed for all
+    nodes first, in a stage of its own. A stage runs for ``batch`` destinations at a time, on their in-edges and the
+    rows that these read, and its programs are compiled once. Hence a call takes the memory of one range, and each
+    value is computed once. Results equal those of a full forward up to rounding. A model that depends on all rows at
+    once, as a softmax over nodes does, is refused.
 
     Args:
-        model: A graph layer; or a list, `torch.nn.Sequential`, `ModuleList`, PyG `Sequential` or PyG model such as
-            `GraphSAGE`. Its steps are graph layers, called as ``layer(x, edges)``, and functions of rows.
+        model: A model that is called as ``model(x, graph, **arrays)``; or a list, `torch.nn.Sequential` or
+            `ModuleList` of graph layers, called in this way, and functions of rows.
         graph: [2, E] integers, sources and destinations; or a dictionary of these by (source type, relation,
             destination type), with which layers are called as ``layer(x_dict, edges_dict)``.
         x: [N, ...] features, or a dictionary of these by node type: tensors, or NumPy arrays, which may be mapped
             from files (`numpy.load` with ``mmap_mode="r"``). Rows are read when a range needs them.
         batch: The number of destinations in a range.
         out: An array, or the path of a ``.npy`` file that is written, for the results, [N, ...]; by node type if ``x``
-            is. With a path, results between layers are in temporary files beside it.
-        edge_arrays: Further arguments of layers by name, such as ``edge_type`` or ``edge_weight``, with a row for each
-            edge; dictionaries by relation if ``graph`` is one. A layer gets those that its forward names.
+            is. With a path, results between stages are in temporary files beside it.
+        arrays: Further arguments of the model by name, with a row for each edge, such as ``edge_type`` or
+            ``edge_weight``, or for each node, such as positions; dictionaries by relation, with rows for edges, if
+            ``graph`` is one. Where there are as many nodes as edges, those whose names begin with "edge" are of edges.
 
     Returns:
         The results, [N, ...] or by node type, on the device of ``x``; with ``out``, they share its memory.
@@ -61,23 +70,93 @@ def inference(
     Raises:
         ArrayError: An argument has the wrong type, shape, dtype or number of rows.
         GraphError: A node is out of range.
-        UnsupportedLayerError: A step is in training mode, returns no rows of nodes, or is not part of a chain.
-        UnsupportedCallError: Results of a step depend on more than in-edges and their sources.
+        UnsupportedLayerError: A part is in training mode, or returns no rows of nodes.
+        UnsupportedCallError: A part is not computed row by row.
     """
     check_batch(batch)
     typed = isinstance(graph, Mapping)
     features: dict[str, Array] = by_type("x", x, typed, "")
     edges: dict[Key, Tensor] = by_type("graph", graph, typed, ONLY)
     targets: dict[str, Target] = {} if out is None else by_type("out", out, typed, "")
-    arrays: dict[str, dict[Key, Array]] = {name: by_type(name, a, typed, ONLY) for name, a in edge_arrays.items()}
-    stages = stages_of(model)
+    others: dict[str, dict[Key, Array]] = {name: by_type(name, a, typed, ONLY) for name, a in arrays.items()}
+    steps = steps_of(model)
     check_features(features, targets)
     check_types(edges, features, "x has")
     sorted_edges = SortedEdges(edges, {kind: len(array) for kind, array in features.items()})
-    check_edge_arrays(arrays, sorted_edges.edges, [stage.layer for stage in stages if stage.layer is not None])
     with torch.no_grad():
-        results = _Run(sorted_edges, arrays, batch, device_of(model)).all(stages, features, targets)
-    return results if typed else results[""]
+        if typed:
+            check_arrays(others, sorted_edges.edges, {}, steps)
+            return _chain(model, sorted_edges, others, batch, features, targets)
+        check_arrays(others, sorted_edges.edges, {ONLY: len(features[""])}, steps)
+        given = {name: array[ONLY] for name, array in others.items()}
+        try:
+            return _captured(model, steps, sorted_edges.edges[ONLY], features[""], given, batch, targets.get(""))
+        except Uncaptured as reason:
+            check_arrays(others, sorted_edges.edges, {}, steps)
+            try:
+                return _chain(model, sorted_edges, others, batch, features, targets)[""]
+            except UnsupportedCallError as problem:
+                raise UnsupportedCallError(f"{problem} torch does not capture the model whole: {reason}") from problem
+
+
+def _chain(
+    model: object,
+    edges: SortedEdges,
+    arrays: dict[str, dict[Key, Array]],
+    batch: int,
+    features: dict[str, Array],
+    targets: dict[str, Target],
+) -> dict[str, Tensor]:
+    """Returns the results of a chain of layers, each of which is called for one range after the other."""
+    return _Run(edges, arrays, batch, device_of(model)).all(stages_of(model), features, targets)
+
+
+def _captured(
+    model: object,
+    steps: list[Step],
+    edges: Tensor,
+    x: Array,
+    others: dict[str, Array],
+    batch: int,
+    target: Target | None,
+) -> Tensor:
+    """Returns the results of a model that torch captures whole.
+
+    Raises:
+        Uncaptured: torch does not.
+    """
+    home = _home(x)
+    device = device_of(model) or home
+    who = ", ".join(step.name for step in steps)
+    forward = in_a_row(steps)
+    arguments: dict[str, Array] = {FEATURES: x, GRAPH: edges, **others}
+    path = Path(target).parent if isinstance(target, str | os.PathLike) else None
+    if min(len(x), edges.size(1)) < 2:  # torch captures such sizes as constants
+        return _whole(forward, arguments, device, Results(len(x), target, path, home), who)
+    count = edges.size(1)
+    of_nodes = {n: len(a) != count for n, a in others.items()}
+    of_nodes |= {n: False for n in others if n.startswith("edge")}
+    parts = modules_of(model)
+    reading = Reading(captured(forward, parts, arguments, device, who), {FEATURES: True, **of_nodes}, len(x), who)
+    runs = StageRuns(reading, plan_of(reading), arguments, len(x), batch, device)
+    config = next((core_of(part).config for part in parts if isinstance(part, CompiledLayer)), Config())
+    return runs.results(config, target, path, home)
+
+
+def _whole(
+    forward: Callable[..., Any], arguments: dict[str, Array], device: torch.device, written: Results, who: str
+) -> Tensor:
+    """Returns the results of a graph that has not two nodes, or not two edges, from a single call."""
+    x, graph, *others = (
+        (a if isinstance(a, Tensor) else take(a, torch.arange(len(a)), device)).to(device) for a in arguments.values()
+    )
+    names = [*arguments][2:]
+    rows = checked(forward(x, graph, **dict(zip(names, others, strict=True))), len(x), who)
+    try:
+        written.write(0, rows)
+        return written.finished()
+    finally:
+        written.drop()
 
 
 class _Run:

@@ -32,6 +32,19 @@ class Range:
     positions: dict[Key, Tensor]
 
 
+class ByDestination:
+    """Finds edges by the numbers of their destinations, [E]; those of one destination stay in the given order."""
+
+    def __init__(self, destinations: Tensor) -> None:
+        self._sorted, self._order = destinations.sort(stable=True)
+
+    def positions(self, start: int, stop: int) -> Tensor:
+        """Returns the positions of the edges that end in the destinations ``start`` to ``stop``."""
+        bounds = torch.tensor([start, stop], dtype=self._sorted.dtype, device=self._sorted.device)
+        first, last = torch.searchsorted(self._sorted, bounds).tolist()
+        return self._order[first:last]
+
+
 class SortedEdges:
     """Finds the edges of a graph by their destinations; the edges of one destination stay in the given order."""
 
@@ -45,10 +58,8 @@ class SortedEdges:
         indices = {key: index for key, index in edges.items() if _is_index(key, index)}
         self._device = next((index.device for index in indices.values()), torch.device("cpu"))
         self.edges = {key: _plain(index).to(self._device) for key, index in indices.items()}
-        self._order: dict[Key, Tensor] = {}
-        self._destinations: dict[Key, Tensor] = {}
+        self._found = {key: ByDestination(index[1]) for key, index in self.edges.items()}
         for key, index in self.edges.items():
-            self._destinations[key], self._order[key] = index[1].sort(stable=True)
             for row, kind in zip(index, (key[0], key[2]), strict=True):
                 if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < sizes[kind]:
                     lies = f"lie between {int(row.min())} and {int(row.max())}"
@@ -59,24 +70,17 @@ class SortedEdges:
 
         Nodes keep their order, as edges do, so that sums over in-edges are made in the order of the whole graph.
         """
-        positions = {key: self._in_edges(key, start, stop if key[2] == kind else start) for key in self.edges}
+        positions = {key: f.positions(start, stop if key[2] == kind else start) for key, f in self._found.items()}
         in_edges = {key: index[:, positions[key]] for key, index in self.edges.items()}
         none = torch.empty(0, dtype=torch.int64, device=self._device)
         own = torch.arange(start, stop, device=self._device)
         rows = {name: _rows(name, in_edges, own if name == kind else none) for name in kinds}
         numbers = {
-            key: torch.stack([_numbers(rows[end], nodes) for end, nodes in zip((key[0], key[2]), index, strict=True)])
+            key: torch.stack([numbers_among(rows[end], nodes) for end, nodes in zip((key[0], key[2]), index, strict=True)])
             for key, index in in_edges.items()
         }
         first = int((rows[kind] < start).sum())
         return Range(rows, slice(first, first + stop - start), numbers, positions)
-
-    def _in_edges(self, key: Key, start: int, stop: int) -> Tensor:
-        """Returns the positions of a relation's edges that end in the destinations ``start`` to ``stop``."""
-        destinations = self._destinations[key]
-        bounds = torch.tensor([start, stop], dtype=destinations.dtype, device=destinations.device)
-        first, last = torch.searchsorted(destinations, bounds).tolist()
-        return self._order[key][first:last]
 
 
 def _rows(kind: str, edges: Mapping[Key, Tensor], destinations: Tensor) -> Tensor:
@@ -85,7 +89,7 @@ def _rows(kind: str, edges: Mapping[Key, Tensor], destinations: Tensor) -> Tenso
     return torch.cat([*sources, destinations]).unique()
 
 
-def _numbers(rows: Tensor, nodes: Tensor) -> Tensor:
+def numbers_among(rows: Tensor, nodes: Tensor) -> Tensor:
     """Returns the positions of nodes among rows in ascending order."""
     return torch.searchsorted(rows, nodes.long()).to(nodes.dtype)
 

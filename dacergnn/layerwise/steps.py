@@ -13,7 +13,7 @@ from torch import nn
 from dacergnn.errors import ArrayError, UnsupportedLayerError
 from dacergnn.frontends.linear import has_hooks
 
-_MODELS = "torch_geometric.nn."
+_SEQUENTIAL = "torch_geometric.nn.sequential.Sequential"
 
 
 @dataclass(frozen=True)
@@ -52,36 +52,64 @@ class Stage:
         return ", ".join(step.name for step in (self.layer, *self.functions) if step is not None)
 
 
+def steps_of(model: object) -> list[Step]:
+    """Returns the steps of a model: those of a container, which runs one after the other, or the model itself.
+
+    Raises:
+        UnsupportedLayerError: A part cannot be called, or is in training mode.
+    """
+    steps = _steps(model, _container)
+    if not steps:
+        raise UnsupportedLayerError("model", model, "give it one step at least")
+    return steps
+
+
+def in_a_row(steps: Iterable[Step]) -> Callable[..., Any]:
+    """Returns the function that runs steps one after the other."""
+    known = [(step.function, step.takes_edges, step.arrays) for step in steps]
+
+    def run(x: Any, edges: Any, **arrays: Any) -> Any:
+        for function, takes_edges, names in known:
+            given = {name: array for name, array in arrays.items() if names is None or name in names}
+            x = function(x, edges, **given) if takes_edges else function(x)
+        return x
+
+    return run
+
+
 def stages_of(model: object) -> list[Stage]:
-    """Returns the stages of a model; each one but the first begins with a graph layer.
+    """Returns the stages of a chain; each one but the first begins with a graph layer.
 
     Raises:
         UnsupportedLayerError: A part cannot be called, is in training mode, or is wired in another way than as a chain.
     """
     stages: list[Stage] = []
-    for step in _steps(model):
+    for step in _steps(model, _chain):
         if step.takes_edges or not stages:
             stages.append(Stage(step, ()) if step.takes_edges else Stage(None, (step,)))
         else:
             stages[-1] = Stage(stages[-1].layer, (*stages[-1].functions, step))
-    if not stages:
-        raise UnsupportedLayerError("model", model, "give it one step at least")
     return stages
+
+
+def modules_of(model: Any) -> list[nn.Module]:
+    """Returns the modules that a model consists of."""
+    if isinstance(model, nn.Module):
+        return [*model.modules()]
+    parts = cast("Iterable[Any]", model if isinstance(model, list | tuple) else ())
+    return [module for part in parts for module in modules_of(part)]
 
 
 def device_of(model: Any) -> torch.device | None:
     """Returns the device of a model's parameters; None if it has none."""
-    if isinstance(model, nn.Module):
-        return next((p.device for p in model.parameters()), None)
-    parts = cast("Iterable[Any]", model if isinstance(model, list | tuple) else ())
-    return next((device for device in map(device_of, parts) if device is not None), None)
+    return next((p.device for module in modules_of(model) for p in module.parameters()), None)
 
 
-def _steps(model: Any) -> list[Step]:
+def _steps(model: Any, splitter: _Splitter) -> list[Step]:
     if isinstance(model, nn.Module) and any(part.training for part in model.modules()):
         remedy = "call eval() on the model before inference"
         raise UnsupportedLayerError("training", True, remedy, type(model).__name__)
-    split = _splitter(model)
+    split = splitter(model)
     if split is not None:
         if isinstance(model, nn.Module) and has_hooks(model):
             remedy = "put hooks on its parts, which are called one by one"
@@ -92,20 +120,25 @@ def _steps(model: Any) -> list[Step]:
     return [_step(model)]
 
 
-def _splitter(model: object) -> Callable[[Any], list[Step]] | None:
-    """Returns the function that splits a model into steps; None if the model is one step."""
+_Splitter = Callable[[object], Callable[[Any], list[Step]] | None]
+
+
+def _container(model: object) -> Callable[[Any], list[Step]] | None:
+    """Returns the function that splits a container without a forward for graphs; None for other models."""
     if isinstance(model, list | tuple | nn.ModuleList):
         return _of_parts
-    if isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward:
-        return _of_parts
+    is_sequential = isinstance(model, nn.Sequential) and type(model).forward is nn.Sequential.forward
+    return _of_parts if is_sequential else None
+
+
+def _chain(model: object) -> Callable[[Any], list[Step]] | None:
+    """Returns the function that splits a chain of layers; None if the model is one step."""
     classes = [f"{c.__module__}.{c.__qualname__}" for c in type(model).__mro__]
-    if _MODELS + "sequential.Sequential" in classes:
-        return _of_sequential
-    return _of_basic_gnn if _MODELS + "models.basic_gnn.BasicGNN" in classes else None
+    return _of_sequential if _SEQUENTIAL in classes else _container(model)
 
 
 def _of_parts(model: Iterable[Any]) -> list[Step]:
-    return [step for part in model for step in _steps(part)]
+    return [step for part in model for step in _steps(part, _chain)]
 
 
 def _step(function: Any) -> Step:
@@ -137,7 +170,7 @@ def _of_sequential(model: Any) -> list[Step]:
             remedy = "give a chain, in which each step takes what the one before gives"
             raise UnsupportedLayerError(child.name, wiring, remedy, "Sequential")
         part = getattr(model, child.name)
-        steps += [_by_position(part, others[1:])] if others else _steps(part)
+        steps += [_by_position(part, others[1:])] if others else _steps(part, _chain)
         current = child.return_names[0]
     return steps
 
@@ -152,17 +185,3 @@ def _by_position(layer: Callable[..., Any], names: list[str]) -> Step:
         return layer(x, edges, *(arrays[name] for name in names))
 
     return Step(call, type(layer).__name__, takes_edges=True, arrays=frozenset(names))
-
-
-def _of_basic_gnn(model: Any) -> list[Step]:
-    """Returns the steps of one of PyG's models (`GraphSAGE`, `GAT`, ...), in the order of its forward."""
-    if model.jk_mode not in (None, "last"):
-        raise UnsupportedLayerError("jk", model.jk_mode, 'use None or "last"', type(model).__name__)
-    steps: list[Step] = []
-    for number, (conv, norm) in enumerate(zip(model.convs, model.norms, strict=True)):
-        steps.append(_step(conv))
-        if number < model.num_layers - 1 or model.jk_mode is not None:
-            act = [] if model.act is None else [model.act]
-            functions = [*act, norm] if model.act_first else [norm, *act]
-            steps += [_step(function) for function in functions]
-    return [*steps, _step(model.lin)] if hasattr(model, "lin") else steps

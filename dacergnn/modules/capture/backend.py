@@ -16,7 +16,7 @@ from dacergnn.modules.graphs import GraphCache
 _OPTIONS = ("config", "on_unsupported")
 
 
-class _GraphCore(Core):
+class GraphCore(Core):
     """Holds the state of a graph whose model is not known."""
 
     @property
@@ -52,4 +52,4 @@ def compile_graph(
 
 def captured_graph(module: fx.GraphModule, config: Config, on_unsupported: OnUnsupported) -> CapturedGraph:
     """Returns the runner of a graph with a state of its own."""
-    return CapturedGraph(module, _GraphCore(module, config, GraphCache(config.check_graph), on_unsupported))
+    return CapturedGraph(module, GraphCore(module, config, GraphCache(config.check_graph), on_unsupported))

@@ -195,7 +195,7 @@ class CapturedForward(Runner):
             return self.uncompiled(*args, **kwargs)
         before = len(self.graphs)
         try:
-            with _OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)), warnings.catch_warnings():
+            with CAPTURE_OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)), warnings.catch_warnings():
                 # torch looks at the gradients of all tensors that it meets
                 warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
                 result = self._run(self.original, *args, **kwargs)
@@ -232,7 +232,7 @@ class CapturedForward(Runner):
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a call by a graph that fits, as torch.compile does, without what that prepares for other calls."""
         if self._frames._stance.stance != "default":  # of `torch.compiler.set_stance`
-            with _OPTIONS:
+            with CAPTURE_OPTIONS:
                 return self._run(self.original, *args, **kwargs)
         grad, before = torch.is_grad_enabled(), _set_eval_frame(self._capture)
         try:
@@ -273,7 +273,7 @@ def _capturing(context: Any) -> Callable[..., Any]:
     callback = context.callback
 
     def capture(*args: Any) -> Any:
-        with _OPTIONS:
+        with CAPTURE_OPTIONS:
             undo = [enter() for enter in context.enter_exit_hooks]
             try:
                 return callback(*args)
@@ -332,4 +332,4 @@ class _Options(threading.local):
             self._context.__exit__(*problem)
 
 
-_OPTIONS = _Options()
+CAPTURE_OPTIONS = _Options()

@@ -67,18 +67,17 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
         return firsts[0] if firsts else None
 
     for node in graph.nodes:
-        used = _gather(node) or _reduction(node)
-        index = None if used is None else _ids(used[0])
-        if used is not None and index is not None:
+        gather, reduction = gather_of(node), reduction_of(node)
+        if gather is not None and _floating(gather[0]) and (index := ids_of(gather[1])) is not None:
             index = same(index)
-            _, rows, values = used
-            uses = found.setdefault(index, _Index())
-            if values is None:
-                uses.gathered.append(rows)
-                labels[node] = index
-            else:
-                uses.reduced.append(rows)
-                meet([index, *[labels[v] for v in (values,) if v in labels]])
+            found.setdefault(index, _Index()).gathered.append(_rows(gather[0]))
+            labels[node] = index
+            continue
+        if reduction is not None and (index := ids_of(reduction[1])) is not None:
+            index = same(index)
+            target, _, values = reduction
+            found.setdefault(index, _Index()).reduced.append(_rows(target))
+            meet([index, *[labels[v] for v in (values,) if v in labels]])
             continue
         size = _rows(node)
         label = meet([labels[n] for n in node.all_input_nodes if n in labels and str(_rows(n)) == str(size)])
@@ -115,8 +114,8 @@ def is_view(node: fx.Node) -> bool:
     return _name(node) in _VIEWS
 
 
-def _gather(node: fx.Node) -> tuple[fx.Node, Any, None] | None:
-    """Returns the index of a node that gathers rows, and how many rows there are to choose from."""
+def gather_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+    """Returns the rows and the index of a node that gathers rows."""
     if node.op == "call_function" and node.target in _GETITEM:
         source, index = node.args[:2]
     elif _name(node) == "index_select" and len(node.args) == 3 and _first_axis(node.args[0], node.args[1]):
@@ -125,21 +124,19 @@ def _gather(node: fx.Node) -> tuple[fx.Node, Any, None] | None:
         index, source = node.args[:2]
     else:
         return None
-    if not (isinstance(index, fx.Node) and isinstance(source, fx.Node)) or not _floating(source):
-        return None
-    return index, _rows(source), None
+    both = isinstance(index, fx.Node) and isinstance(source, fx.Node)
+    return (source, index) if both else None
 
 
-def _reduction(node: fx.Node) -> tuple[fx.Node, Any, fx.Node | None] | None:
-    """Returns the index of a node that reduces rows, how many rows it makes, and the node of the rows."""
+def reduction_of(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
+    """Returns what a node that reduces rows adds to, the index, and the rows."""
     if _name(node) not in _REDUCTIONS:
         return None
     names = ("self", "dim", "index", "source")
     given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     target, index, values = given.get("self"), given.get("index"), given.get("source", given.get("src"))
-    if not (isinstance(index, fx.Node) and isinstance(values, fx.Node)) or not _first_axis(target, given["dim"]):
-        return None
-    return index, _rows(target), values
+    nodes = isinstance(index, fx.Node) and isinstance(values, fx.Node) and isinstance(target, fx.Node)
+    return (target, index, values) if nodes and _first_axis(target, given["dim"]) else None
 
 
 def _name(node: fx.Node) -> str:
@@ -154,9 +151,9 @@ def _first_axis(source: Any, axis: Any) -> bool:
     return isinstance(value, Tensor) and type(axis) is int and value.dim() > 0 and axis % value.dim() == 0
 
 
-def _ids(node: fx.Node) -> fx.Node | None:
+def ids_of(node: fx.Node, dtypes: tuple[torch.dtype, ...] = (torch.int64,)) -> fx.Node | None:
     """Returns the node with one integer for each row, of which an index is a view; None for another index."""
-    while isinstance(value := _value(node), Tensor) and value.dtype == torch.int64 and value.dim():
+    while isinstance(value := _value(node), Tensor) and value.dtype in dtypes and value.dim():
         if value.dim() == 1 and not is_view(node):
             return node
         if not is_view(node) or not isinstance(node.args[0], fx.Node):

@@ -1,0 +1,107 @@
+"""Rewrites a captured graph so that each node depends on nothing but the values of its arguments."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.modules.capture.sources import place_of
+
+_OPERATORS = frozenset(
+    (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
+     operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul)
+)  # fmt: skip
+_MAKES: dict[Any, Callable[..., Tensor]] = {
+    "new_zeros": torch.zeros, "new_ones": torch.ones, "new_full": torch.full, "new_empty": torch.empty,
+}  # fmt: skip
+
+
+def assigned(target: Tensor, index: Any, value: Any) -> Tensor:
+    """Returns a tensor in which ``target[index]`` is the value."""
+    target[index] = value
+    return target
+
+
+def make_functional(module: fx.GraphModule, who: str) -> None:
+    """Has later nodes use the result of a node that writes, and has it write to memory that no other node uses.
+
+    A new tensor of the type of another one no longer depends on that one.
+
+    Raises:
+        UnsupportedCallError: An argument of the model is written to, or what is written is read by another view.
+    """
+    graph = module.graph
+    places = {node: i for i, node in enumerate(graph.nodes)}
+    for node in [*graph.nodes]:
+        make = _MAKES.get(node.target) if node.op == "call_method" else None
+        if make is not None:
+            _detach_creation(node, make)
+        if not _writes(node):
+            continue
+        target = node.args[0] if node.args else None
+        known = [o for o in _same_memory(graph, target) if places[o] < places[node]] if _is_node(target) else []
+        later = [o for o in known if o is not target and any(places[u] > places[node] for u in o.users)]
+        if not known or later or any(o.op in ("placeholder", "get_attr") for o in known):
+            raise UnsupportedCallError(
+                f"{who} cannot be computed range by range: {name_of(node)} at {place_of(node)} writes to memory that is "
+                "read by another name. Write the result to a new tensor."
+            )
+        assert isinstance(target, fx.Node)
+        target.replace_all_uses_with(node, lambda user, node=node: places.get(user, -1) > places[node])
+        if node.target is operator.setitem:
+            node.target = assigned
+            node.meta["example_value"] = target.meta["example_value"]
+        if len(target.users) > 1 or len(known) > 1:
+            with graph.inserting_before(node):
+                copy = graph.call_function(torch.clone, (target,))
+            copy.meta = dict(target.meta)
+            places[copy] = places[node]
+            node.replace_input_with(target, copy)
+
+
+def name_of(node: fx.Node) -> str:
+    """Returns the name of the function or method of a node."""
+    target: Any = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+def _detach_creation(node: fx.Node, make: Callable[..., Tensor]) -> None:
+    """Makes a node of ``tensor.new_zeros(...)`` one of ``torch.zeros(...)``."""
+    made = node.meta["example_value"]
+    node.op, node.target, node.args = "call_function", make, node.args[1:]
+    node.kwargs = {**node.kwargs, "dtype": made.dtype, "device": made.device}
+
+
+def _writes(node: fx.Node) -> bool:
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = name_of(node)
+    by_name = name.endswith("_") and not name.endswith("__")
+    return by_name or node.target in (*_OPERATORS, operator.setitem) or _is_told_to_write(node)
+
+
+def _is_told_to_write(node: fx.Node) -> bool:
+    """Returns whether an argument ``inplace`` is true."""
+    code = getattr(node.target, "__code__", None)
+    names = () if code is None else code.co_varnames[: code.co_argcount]
+    return bool((dict(zip(names, node.args, strict=False)) | node.kwargs).get("inplace"))
+
+
+def _is_node(argument: object) -> bool:
+    return isinstance(argument, fx.Node)
+
+
+def _same_memory(graph: fx.Graph, target: Any) -> list[fx.Node]:
+    """Returns the nodes whose tensors share the memory of a node's tensor, with itself."""
+    own = _memory(target)
+    return [node for node in graph.nodes if node is target or (own is not None and _memory(node) == own)]
+
+
+def _memory(node: fx.Node) -> int | None:
+    value = node.meta.get("example_value")
+    return value.untyped_storage()._cdata if isinstance(value, Tensor) else None

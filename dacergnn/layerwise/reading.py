@@ -1,0 +1,290 @@
+"""Tells for each node of a captured model how its rows are computed: from the same rows, by a gather or a reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
+
+from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
+from dacergnn.layerwise.captured import FEATURES, GRAPH, Captured, Uncaptured
+from dacergnn.layerwise.functional import make_functional, name_of
+from dacergnn.layerwise.rows import CREATIONS, Mixed, RowCheck, RowCounts, Rows
+from dacergnn.modules.capture.ends import gather_of, ids_of, is_view, reduction_of
+from dacergnn.modules.capture.integers import Integers
+from dacergnn.modules.capture.sources import place_of
+
+_INDEX_TYPES = (torch.int64, torch.int32)
+
+
+class Way(Enum):
+    """Says how the rows of a node are computed."""
+
+    ARRAY = auto()
+    """They are an argument's, or computed before all ranges, since they depend on the edges alone."""
+    GATHER = auto()
+    """They are read from rows of nodes by an end of edges."""
+    REDUCTION = auto()
+    """They are reduced from rows of edges by an end of edges."""
+    CREATION = auto()
+    """They are all the same number."""
+    ROWS = auto()
+    """They are computed from the same rows of other nodes."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """Describes a gather or a reduction.
+
+    Args:
+        rows: The rows that are read.
+        index: The numbers of rows of nodes, perhaps as a view.
+        end: The integers that the index is a view of, [E].
+        target: What a reduction adds to.
+    """
+
+    rows: fx.Node
+    index: fx.Node
+    end: fx.Node
+    target: fx.Node | None
+
+
+class Reading:
+    """Reads what torch has captured of a model.
+
+    Args:
+        kinds: Whether each argument has rows of nodes.
+        nodes: The number of nodes.
+        who: The name of the model in messages.
+    """
+
+    def __init__(self, captured: Captured, kinds: dict[str, bool], nodes: int, who: str) -> None:
+        self.who, self.captured = who, captured
+        self.graph = captured.module.graph
+        make_functional(captured.module, who)
+        if any("autocast" in name_of(node) for node in self.graph.nodes):
+            raise self._refusal("it turns autocast on or off", "Turn it on around the call of inference")
+        self.places = {node: i for i, node in enumerate(self.graph.nodes)}
+        self.counts = self._counts(kinds)
+        self.of_nodes = {node for node, name in captured.arguments.items() if name != GRAPH and kinds[name]}
+        self._integers = Integers(self.graph)
+        self._note_ends()
+        self._before = self._computed_before()
+        self._problems: dict[fx.Node, tuple[str | None, bool]] = {}
+        self._ways: dict[fx.Node, Way] = {}
+        self._moves: dict[fx.Node, Move | None] = {}
+        self._check_result(nodes)
+
+    def _counts(self, kinds: dict[str, bool]) -> RowCounts:
+        nodes: list[Any] = []
+        edges: list[Any] = []
+        for node, name in self.captured.arguments.items():
+            shape = node.meta["example_value"].shape
+            if name == GRAPH:
+                edges.insert(0, shape[1])
+            elif name == FEATURES:
+                nodes.insert(0, shape[0])
+            else:
+                (nodes if kinds[name] else edges).append(shape[0])
+        counts = RowCounts(nodes, edges)
+        if not _varies(counts.edges) and not self._has_rows_of_edges(counts.edges):
+            raise Uncaptured(f"it captures {self.who} for {counts.edges} edges alone")
+        for what, count in (("nodes", counts.nodes), ("edges", counts.edges)):
+            if not _varies(count):
+                problem = f"it takes no other number of {what} than {count}"
+                raise self._refusal(problem, f"Give parameters with a row for each of the {what} as an argument")
+        if counts.nodes == counts.edges:
+            raise self._refusal("it takes rows of nodes and of edges together", "Compute them apart")
+        return counts
+
+    def _has_rows_of_edges(self, edges: Any) -> bool:
+        """Returns whether a parameter has as many rows as there are edges."""
+        given = [value for value in self.captured.given.values() if isinstance(value, Tensor) and value.dim()]
+        return any(value.shape[0] == edges for value in given)
+
+    def _note_ends(self) -> None:
+        """Notes the numbers of edges that the model has computed, with self loops for example."""
+        for node in self.graph.nodes:
+            used = gather_of(node) or reduction_of(node)
+            end = None if used is None else ids_of(used[1], _INDEX_TYPES)
+            if end is not None:
+                self.counts.add(*(n.meta["example_value"].shape[0] for n in (end, self.same(end))))
+
+    def _check_result(self, nodes: int) -> None:
+        value = self.captured.result.meta["example_value"]
+        first = value.shape[0] if value.dim() else None
+        if first is None or self.counts.expression(first) != self.counts.nodes:
+            shape = [nodes if self.counts.expression(s) == self.counts.nodes else s for s in value.shape]
+            shape = [int(s) if isinstance(s, int) else str(s) for s in shape]
+            raise UnsupportedLayerError(
+                "shape of the result", shape, f"give steps that return a row for each node, here {nodes}", self.who
+            )
+
+    def _computed_before(self) -> set[fx.Node]:
+        """Returns the nodes that depend on no rows of nodes."""
+        before: set[fx.Node] = set()
+        for node in self.graph.nodes:
+            if node in self.of_nodes or node.op == "output":
+                continue
+            if self.is_known_size(node) or all(n in before for n in node.all_input_nodes):
+                before.add(node)
+        return before
+
+    def is_size(self, node: fx.Node) -> bool:
+        """Returns whether a node is a size, or several."""
+        value = node.meta.get("example_value")
+        return bool(tree_leaves(value)) and not any(isinstance(v, Tensor) for v in tree_leaves(value))
+
+    def is_known_size(self, node: fx.Node) -> bool:
+        """Returns whether a node is a size that follows from the numbers of nodes and edges of the arguments."""
+        value = node.meta.get("example_value")
+        if not isinstance(value, int | torch.SymInt) or isinstance(value, bool):
+            return False
+        return self._known(value)
+
+    def _known(self, size: Any) -> bool:
+        symbols = getattr(self.counts.expression(size), "free_symbols", set())
+        return symbols <= {self.counts.nodes, self.counts.edges}
+
+    def is_before(self, node: fx.Node) -> bool:
+        """Returns whether a node depends on no rows of nodes."""
+        return node in self._before
+
+    def rows(self, node: fx.Node) -> Rows | None:
+        """Returns where the rows of a node's tensors are; None if they have none."""
+        try:
+            found = [self.counts.of(v) for v in tree_leaves(node.meta.get("example_value")) if isinstance(v, Tensor)]
+        except Mixed as problem:
+            raise self.refused(node, str(problem)) from None
+        return next((rows for rows in found if rows is not None), None)
+
+    def same(self, node: fx.Node) -> fx.Node:
+        """Returns one node for all that hold the same integers."""
+        return self._integers.same(node)
+
+    def way(self, node: fx.Node) -> Way:
+        """Returns how the rows of a node are computed.
+
+        Raises:
+            UnsupportedCallError: They are not computed row by row.
+        """
+        if node not in self._ways:
+            self._ways[node] = self._way(node)
+        return self._ways[node]
+
+    def _way(self, node: fx.Node) -> Way:
+        if node.op in ("placeholder", "get_attr") or (self.is_before(node) and self._is_small(node)):
+            return Way.ARRAY
+        move = self.move(node)
+        if move is not None:
+            return Way.GATHER if move.target is None else Way.REDUCTION
+        problem, _ = self._checked(node)
+        if problem is None:
+            return Way.CREATION if name_of(node) in CREATIONS else Way.ROWS
+        if self.is_before(node):
+            return Way.ARRAY
+        raise self.refused(node, problem)
+
+    def _is_small(self, node: fx.Node) -> bool:
+        """Returns whether a node is one number for each edge or node, made of such numbers alone, as degrees are."""
+        seen, open_nodes = {node}, [node]
+        while open_nodes:
+            current = open_nodes.pop()
+            value = current.meta.get("example_value")
+            is_graph = self.captured.arguments.get(current) == GRAPH
+            floating = isinstance(value, Tensor) and value.is_floating_point()
+            if current in self.captured.given and isinstance(value, Tensor) and value.dim():
+                return False
+            if floating and value.dim() > 1 and not is_graph:
+                return False
+            new = [n for n in current.all_input_nodes if n not in seen]
+            seen.update(new)
+            open_nodes += new
+        return True
+
+    def move(self, node: fx.Node) -> Move | None:
+        """Returns the gather or reduction that a node is; None if it is neither."""
+        if node not in self._moves:
+            self._moves[node] = self._move(node)
+        return self._moves[node]
+
+    def _move(self, node: fx.Node) -> Move | None:
+        gather, reduction = gather_of(node), reduction_of(node)
+        if gather is not None:
+            rows, index, target = *gather, None
+        elif reduction is not None:
+            target, index, rows = reduction
+        else:
+            return None
+        of_nodes = rows if target is None else target
+        if self.rows(of_nodes) != Rows(self.counts.nodes, 0, 1):
+            return None
+        end = ids_of(index, _INDEX_TYPES)
+        if end is None:
+            raise self.refused(node, "reads rows by numbers that are no ends of edges")
+        if not self.is_before(end):
+            raise self.refused(node, "reads rows whose numbers depend on features")
+        end = self.same(end)
+        expected = self.rows(end)
+        if expected is None or expected.count == self.counts.nodes or (target is None and index.meta["example_value"].dim() != 1):
+            raise self.refused(node, "reads rows by numbers that are no ends of edges")
+        for view in self.views(index, end):
+            problem, _ = self._checked(view)
+            if problem is not None:
+                raise self.refused(view, problem)
+        if self.rows(index) != expected or (target is not None and self.rows(rows) != expected):
+            raise self.refused(node, "takes another number of rows than there are edges")
+        return Move(rows, index, end, target)
+
+    def views(self, index: fx.Node, end: fx.Node) -> list[fx.Node]:
+        """Returns the views that lead from the ends of edges to an index."""
+        found: list[fx.Node] = []
+        while is_view(index) and self.same(index) is not end:
+            found.append(index)
+            first = index.args[0]
+            assert isinstance(first, fx.Node)
+            index = first
+        return found
+
+    def takes_numbers(self, node: fx.Node) -> bool:
+        """Returns whether sizes that a node takes are numbers to compute with, not a shape."""
+        return self._checked(node)[1]
+
+    def _checked(self, node: fx.Node) -> tuple[str | None, bool]:
+        if node not in self._problems:
+            self._problems[node] = self._check(node)
+        return self._problems[node]
+
+    def _check(self, node: fx.Node) -> tuple[str | None, bool]:
+        """Returns why a node does not keep rows apart, if so, and whether it takes sizes as numbers."""
+        if node.op not in ("call_function", "call_method"):
+            return f"is a {node.op}", False
+        target: Any = node.target
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
+        check = RowCheck(self.counts)
+        mode = next((v.fake_mode for v in tree_leaves((args, kwargs, node.meta.get("example_value"))) if hasattr(v, "fake_mode")), None)
+        if mode is None:
+            return "takes no tensors", False
+        try:
+            with torch.no_grad(), mode, check:
+                getattr(args[0], target)(*args[1:], **kwargs) if node.op == "call_method" else target(*args, **kwargs)
+        except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError, KeyError) as error:
+            return f"is not known to keep rows apart ({type(error).__name__})", False
+        return check.problem, check.takes_numbers
+
+    def refused(self, node: fx.Node, problem: str) -> UnsupportedCallError:
+        """Returns the error for a node that does not keep rows apart."""
+        remedy = "Compute it on the results for all nodes, or give what it yields as an argument"
+        return self._refusal(f"{name_of(node)} at {place_of(node)} {problem}", remedy)
+
+    def _refusal(self, problem: str, remedy: str) -> UnsupportedCallError:
+        return UnsupportedCallError(f"{self.who} cannot be computed range by range: {problem}. {remedy}.")
+
+
+def _varies(count: Any) -> bool:
+    """Returns whether a size is a symbol."""
+    return bool(getattr(count, "free_symbols", None))

@@ -1,0 +1,376 @@
+"""Splits a captured model into stages, each of which is computed for one range of destinations after the other.
+
+A value of nodes that is gathered by sources has to exist for all nodes; so it belongs to an earlier stage. Within a
+stage, values of nodes are those of a range, and values of edges those of the edges that end there. The same node of the
+model may be in several stages, and for several ends of edges: it is copied into each.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import fx
+
+from dacergnn.layerwise.functional import name_of
+from dacergnn.layerwise.reading import Move, Reading, Way
+from dacergnn.modules.capture.ends import is_view
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Describes a node of the model in a stage.
+
+    Args:
+        node: The node.
+        end: The destinations by which the edges of its rows are chosen; None for rows of nodes.
+        as_index: Whether it holds numbers of rows that are in memory, in place of those of the whole graph.
+    """
+
+    node: fx.Node
+    end: fx.Node | None
+    as_index: bool = False
+
+
+@dataclass(frozen=True)
+class Count:
+    """Describes an input: the number of rows, of nodes or of the edges of ``end``."""
+
+    end: fx.Node | None
+
+
+@dataclass(frozen=True)
+class Own:
+    """Describes an input: the rows of an array that belong to the range, of nodes or of the edges of ``end``."""
+
+    array: fx.Node
+    end: fx.Node | None
+
+
+@dataclass(frozen=True)
+class Read:
+    """Describes an input: the rows of an array of nodes that edges read by ``source``, each once."""
+
+    array: fx.Node
+    source: fx.Node
+    end: fx.Node
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Describes an input: for each edge of ``end``, the position of a node among the rows that are in memory."""
+
+    source: fx.Node
+    end: fx.Node
+
+
+Input = Count | Own | Read | Numbers
+
+
+@dataclass
+class Stage:
+    """Describes a stage.
+
+    Args:
+        graph: What is run for each range.
+        inputs: What it takes.
+        outputs: The nodes whose rows it returns, in order.
+        ends: The destinations of the edges in it.
+        constants: The nodes whose values are attributes in the graph, by the names of these.
+    """
+
+    graph: fx.Graph
+    inputs: list[Input]
+    outputs: list[fx.Node]
+    ends: list[fx.Node]
+    constants: dict[str, fx.Node]
+
+
+@dataclass
+class Plan:
+    """Describes how a model is computed: what comes before all ranges, and the stages in order."""
+
+    before: set[fx.Node] = field(default_factory=set[fx.Node])
+    stages: list[Stage] = field(default_factory=list[Stage])
+
+
+def plan_of(reading: Reading) -> Plan:
+    """Returns the stages of a model.
+
+    Raises:
+        UnsupportedCallError: A part of it is not computed row by row.
+    """
+    plan = Plan()
+    levels = _Levels(reading)
+    result = Copy(reading.captured.result, None)
+    needed: dict[int, dict[fx.Node, None]] = {levels.level(result): {result.node: None}}
+    for number in range(max(needed), -1, -1):
+        outputs = [*needed.get(number, ())]
+        if outputs:
+            plan.stages.insert(0, _Builder(reading, levels, number, needed, plan).stage(outputs))
+    return plan
+
+
+class _Levels:
+    """Finds the stage in which a node can be computed: the first is 0."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self._levels: dict[Copy, int] = {}
+        self._reduced: dict[Copy, bool] = {}
+
+    def level(self, copy: Copy) -> int:
+        """Returns the first stage in which a node can be computed for a range."""
+        for item in postorder([copy], self._parts, self._levels):
+            steps = [self._levels[part] + (part.end is None and self.is_read(item, part)) for part in self._parts(item)]
+            self._levels[item] = max(steps, default=0)
+        return self._levels[copy]
+
+    def is_read(self, copy: Copy, part: Copy) -> bool:
+        """Returns whether ``part`` is an array that a gather reads rows of other nodes of, and that is computed."""
+        move = self.reading.move(copy.node) if copy.end is not None and not copy.as_index else None
+        gathered = move is not None and move.target is None and part.node is move.rows and move.end is not copy.end
+        return gathered and self.reading.way(part.node) is not Way.ARRAY
+
+    def is_reduced(self, copy: Copy) -> bool:
+        """Returns whether rows of nodes depend on edges of the stage."""
+        inside = self._within
+        for item in postorder([copy], inside, self._reduced):
+            is_reduction = self.reading.way(item.node) is Way.REDUCTION
+            self._reduced[item] = is_reduction or any(self._reduced[part] for part in inside(item))
+        return self._reduced[copy]
+
+    def _within(self, copy: Copy) -> list[Copy]:
+        return [part for part in self._parts(copy) if part.end is None]
+
+    def _parts(self, copy: Copy) -> list[Copy]:
+        return [*parts_of(self.reading, copy)]
+
+
+def parts_of(reading: Reading, copy: Copy) -> Iterable[Copy]:
+    """Returns what rows are computed from.
+
+    Raises:
+        UnsupportedCallError: They are not of the nodes or edges that they are used for.
+    """
+    node, end = copy.node, copy.end
+    if copy.as_index:
+        if not is_view(node):
+            return
+        first, *others = node.all_input_nodes
+        yield Copy(first, end, as_index=True)
+        yield from (Copy(n, end) for n in others if not reading.is_size(n) and n is not first)
+        return
+    rows = reading.rows(node)
+    if rows is None:
+        return
+    way = reading.way(node)
+    count = reading.counts.nodes if end is None else _count(reading, end)
+    if rows.count != count:
+        raise reading.refused(node, "takes rows of nodes and of edges together")
+    if way in (Way.ARRAY, Way.CREATION):
+        return
+    move = reading.move(node)
+    if way is Way.GATHER and move is not None:
+        if end is None:
+            raise reading.refused(node, "reads rows for nodes by numbers that are no ends of edges")
+        yield Copy(move.rows, None)
+        yield Copy(move.index, end, as_index=True)
+    elif way is Way.REDUCTION and move is not None and move.target is not None:
+        yield Copy(move.target, None)
+        yield Copy(move.rows, move.end)
+        yield Copy(move.index, move.end, as_index=True)
+    else:
+        for part in node.all_input_nodes:
+            if not reading.is_size(part) and reading.rows(part) is not None:
+                yield Copy(part, end)
+
+
+def _count(reading: Reading, end: fx.Node) -> Any:
+    rows = reading.rows(end)
+    assert rows is not None
+    return rows.count
+
+
+def postorder(roots: Iterable[_Item], parts: Callable[[_Item], Iterable[_Item]], done: Any) -> Iterable[_Item]:
+    """Yields what is not done, parts before what they are parts of; a deep model would exceed a recursion's limit."""
+    stack = [(root, False) for root in roots]
+    while stack:
+        item, is_open = stack.pop()
+        if item in done:
+            continue
+        if is_open:
+            yield item
+        else:
+            stack.append((item, True))
+            stack += [(part, False) for part in parts(item) if part not in done]
+
+
+class _Builder:
+    """Makes one stage.
+
+    Args:
+        number: The number of the stage.
+        needed: What earlier stages have to compute for all nodes; the stage adds to it.
+        plan: Takes what has to be computed before all ranges.
+    """
+
+    def __init__(
+        self, reading: Reading, levels: _Levels, number: int, needed: dict[int, dict[fx.Node, None]], plan: Plan
+    ) -> None:
+        self.reading, self.levels, self.number, self.needed, self.plan = reading, levels, number, needed, plan
+        self.graph = fx.Graph()
+        self.inputs: dict[Input, fx.Node] = {}
+        self.constants: dict[str, fx.Node] = {}
+        self._attributes: dict[fx.Node, fx.Node] = {}
+        self._made: dict[Copy, fx.Node] = {}
+
+    def stage(self, outputs: list[fx.Node]) -> Stage:
+        """Returns the stage that computes these nodes."""
+        copies: dict[Copy, None] = {}
+        for copy in postorder([Copy(node, None) for node in outputs], self._parts, copies):
+            copies[copy] = None
+        for copy in sorted(copies, key=lambda c: self.reading.places[c.node]):  # writes stay in their order
+            self._made[copy] = self._emitted(copy)
+        self.graph.output(tuple(self._made[Copy(node, None)] for node in outputs))
+        inputs = [*self.inputs]
+        ends = [*dict.fromkeys(i.end for i in inputs if i.end is not None)]
+        sources = [i.source for i in inputs if isinstance(i, Read | Numbers)]
+        self.plan.before.update(self.constants.values(), ends, sources)
+        return Stage(self.graph, inputs, outputs, ends, self.constants)
+
+    def _parts(self, copy: Copy) -> list[Copy]:
+        """Returns what a node is computed from within the stage."""
+        if self._array(copy) is not None:
+            return []
+        move = self.reading.move(copy.node) if self._is_foreign(copy) else None
+        return [p for p in parts_of(self.reading, copy) if move is None or p.as_index or p.node is not move.rows]
+
+    def _is_foreign(self, copy: Copy) -> bool:
+        """Returns whether a node gathers rows of nodes outside the range."""
+        if copy.as_index or copy.end is None or self.reading.way(copy.node) is not Way.GATHER:
+            return False
+        move = self.reading.move(copy.node)
+        return move is not None and move.end is not copy.end
+
+    def _array(self, copy: Copy) -> fx.Node | None:
+        """Returns the node of an array that holds the rows; None if the stage computes them."""
+        if copy.as_index:
+            return None
+        if self.reading.way(copy.node) is Way.ARRAY:
+            return copy.node
+        level = self.levels.level(copy)
+        is_stored = copy.end is None and level < self.number and self.levels.is_reduced(copy)
+        return self._stored(copy.node, level) if is_stored else None
+
+    def _stored(self, node: fx.Node, level: int) -> fx.Node:
+        self.needed.setdefault(level, {})[node] = None
+        return node
+
+    def _emitted(self, copy: Copy) -> fx.Node:
+        node, end, reading = copy.node, copy.end, self.reading
+        if copy.as_index:
+            parts = [*parts_of(reading, copy)]
+            if not parts:
+                assert end is not None
+                return self._input(Numbers(reading.same(node), end))
+            return self._copied(copy, {part.node: self._made[part] for part in parts})
+        array = self._array(copy)
+        if array is not None:
+            return self._own(array, end)
+        way, move = reading.way(node), reading.move(node)
+        if way is Way.CREATION:
+            return self._created(copy)
+        if self._is_foreign(copy) and move is not None and end is not None:
+            index = self._made[Copy(move.index, end, as_index=True)]
+            return self._copied(copy, {move.rows: self._read(move, end), move.index: index})
+        return self._copied(copy, {part.node: self._made[part] for part in parts_of(reading, copy)})
+
+    def _own(self, array: fx.Node, end: fx.Node | None) -> fx.Node:
+        rows = self.reading.rows(array)
+        if rows is None:
+            return self._constant(array)
+        if (rows.axis, rows.each) != (0, 1):
+            raise self.reading.refused(array, "has its rows along another axis than the first")
+        if array not in self.reading.captured.arguments and self.reading.is_before(array):
+            self.plan.before.add(array)
+        return self._input(Own(array, end))
+
+    def _read(self, move: Move, end: fx.Node) -> fx.Node:
+        """Returns the input with the rows that a gather reads."""
+        node = move.rows
+        if self.reading.way(node) is not Way.ARRAY:
+            self._stored(node, self.levels.level(Copy(node, None)))
+        elif node not in self.reading.captured.arguments:
+            self.plan.before.add(node)
+        return self._input(Read(node, move.end, end))
+
+    def _input(self, given: Input) -> fx.Node:
+        if given not in self.inputs:
+            last = [*self.inputs.values()][-1:]
+            with self.graph.inserting_after(last[0]) if last else self.graph.inserting_before():
+                self.inputs[given] = self.graph.placeholder(f"{type(given).__name__.lower()}_{len(self.inputs)}")
+        return self.inputs[given]
+
+    def _constant(self, node: fx.Node) -> fx.Node:
+        """Returns an attribute that holds the value of a node that depends on no rows."""
+        if not self.reading.is_before(node):
+            self.reading.way(node)
+            raise self.reading.refused(node, "depends on all rows at once, or on some of them alone")
+        if node not in self._attributes:
+            name = f"constant_{len(self._attributes)}"
+            self.constants[name] = node
+            self._attributes[node] = self.graph.get_attr(name)
+        return self._attributes[node]
+
+    def _created(self, copy: Copy) -> fx.Node:
+        node = copy.node
+        example, name = node.meta["example_value"], name_of(node)
+        shape = tuple(self._size(size, copy) for size in example.shape)
+        options = {"dtype": example.dtype, "device": example.device}
+        if "full" in name:
+            number = node.kwargs.get("fill_value", node.args[-1])
+            if isinstance(number, fx.Node):
+                raise self.reading.refused(node, "fills rows with a number that is computed")
+            return self.graph.call_function(torch.full, (shape, number), options)
+        made = torch.ones if "ones" in name else torch.zeros
+        return self.graph.call_function(made, (shape,), options)
+
+    def _copied(self, copy: Copy, made: dict[fx.Node, fx.Node]) -> fx.Node:
+        node = copy.node
+        numbers = self.reading.takes_numbers(node)
+
+        def filled(part: fx.Node) -> Any:
+            if part in made:
+                return made[part]
+            if self.reading.is_size(part):
+                return self._constant(part) if numbers else self._sizes(part.meta["example_value"], copy)
+            return self._constant(part)
+
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), filled)
+        return self.graph.create_node(node.op, node.target, args, kwargs)
+
+    def _sizes(self, value: Any, copy: Copy) -> Any:
+        if isinstance(value, tuple | list):
+            return tuple(self._sizes(v, copy) for v in value)
+        return self._size(value, copy)
+
+    def _size(self, size: Any, copy: Copy) -> Any:
+        """Returns a size of the whole graph as it is in the range."""
+        found = self.reading.counts.multiple(size) if isinstance(size, torch.SymInt) else None
+        if found is None:
+            return int(size) if isinstance(size, torch.SymInt) else size
+        count, factor = found
+        if count == self.reading.counts.nodes:
+            made = self._input(Count(None))
+        elif copy.end is not None and count == _count(self.reading, copy.end):
+            made = self._input(Count(copy.end))
+        else:
+            raise self.reading.refused(copy.node, "takes a number of rows that it has no rows of")
+        return made if factor == 1 else self.graph.call_function(operator.mul, (made, factor))
+
