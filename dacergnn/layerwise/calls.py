@@ -43,7 +43,9 @@ def call(stage: Stage, inputs: Given, kind: str, which: slice) -> Tensor | None:
         return None
     rows = rows[which]
     for step in stage.functions:
-        rows = checked(step.function({kind: rows})[kind] if step.takes_dict else step.function(rows), len(rows), step.name)
+        rows = checked(
+            step.function({kind: rows})[kind] if step.takes_dict else step.function(rows), len(rows), step.name
+        )
     return rows
 
 

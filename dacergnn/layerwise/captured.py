@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -96,10 +97,11 @@ def captured(
 
     stands = {name: _stand_in(array, 1 if name == GRAPH else 0, device) for name, array in arguments.items()}
     others = {name: stand for name, stand in stands.items() if name not in (FEATURES, GRAPH)}
-    own = FunctionType(forward.__code__.replace(), globals(), "forward", None, forward.__closure__)  # torch keeps by code
-    options: Any = torch.fx.experimental._config  # pyright: ignore
+    own = FunctionType(
+        forward.__code__.replace(), globals(), "forward", None, forward.__closure__
+    )  # torch keeps by code
     try:
-        with CAPTURE_OPTIONS, options.patch(use_duck_shape=False), torch.no_grad():
+        with CAPTURE_OPTIONS, _symbols(), torch.no_grad():
             torch.compile(own, backend=keep, fullgraph=True)(stands[FEATURES], stands[GRAPH], others)
     except _Reached:
         pass
@@ -123,8 +125,18 @@ def captured(
     )
 
 
+@contextmanager
+def _symbols() -> Generator[None]:
+    """Has torch use a symbol of its own for each size that may be another, and for no other size."""
+    shapes: Any = torch.fx.experimental._config  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    sizes: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
+    with shapes.patch(use_duck_shape=False), sizes.patch(automatic_dynamic_shapes=False):
+        yield
+
+
 def _stand_in(array: Array, axis: int, device: torch.device) -> Tensor:
     """Returns a tensor of the shape of an array, whose size along an axis may be any other."""
     stand = torch.zeros((), dtype=element_type(array), device=device).expand(array.shape)
-    torch._dynamo.maybe_mark_dynamic(stand, axis)  # pyright: ignore
+    dynamo: Any = torch._dynamo  # pyright: ignore[reportPrivateUsage]
+    dynamo.maybe_mark_dynamic(stand, axis)
     return stand

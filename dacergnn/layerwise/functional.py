@@ -48,8 +48,8 @@ def make_functional(module: fx.GraphModule, who: str) -> None:
         later = [o for o in known if o is not target and any(places[u] > places[node] for u in o.users)]
         if not known or later or any(o.op in ("placeholder", "get_attr") for o in known):
             raise UnsupportedCallError(
-                f"{who} cannot be computed range by range: {name_of(node)} at {place_of(node)} writes to memory that is "
-                "read by another name. Write the result to a new tensor."
+                f"{who} cannot be computed range by range: {name_of(node)} at {place_of(node)} writes to memory that "
+                "is read by another name. Write the result to a new tensor."
             )
         assert isinstance(target, fx.Node)
         target.replace_all_uses_with(node, lambda user, node=node: places.get(user, -1) > places[node])
@@ -104,4 +104,5 @@ def _same_memory(graph: fx.Graph, target: Any) -> list[fx.Node]:
 
 def _memory(node: fx.Node) -> int | None:
     value = node.meta.get("example_value")
-    return value.untyped_storage()._cdata if isinstance(value, Tensor) else None
+    storage: Any = value.untyped_storage() if isinstance(value, Tensor) else None
+    return None if storage is None else storage._cdata

@@ -133,11 +133,10 @@ def _captured(
     path = Path(target).parent if isinstance(target, str | os.PathLike) else None
     if min(len(x), edges.size(1)) < 2:  # torch captures such sizes as constants
         return _whole(forward, arguments, device, Results(len(x), target, path, home), who)
-    count = edges.size(1)
-    of_nodes = {n: len(a) != count for n, a in others.items()}
-    of_nodes |= {n: False for n in others if n.startswith("edge")}
+    of_edges = {n for n, a in others.items() if len(a) != len(x) or (len(x) == edges.size(1) and n.startswith("edge"))}
+    of_nodes = {FEATURES: True, **{name: name not in of_edges for name in others}}
     parts = modules_of(model)
-    reading = Reading(captured(forward, parts, arguments, device, who), {FEATURES: True, **of_nodes}, len(x), who)
+    reading = Reading(captured(forward, parts, arguments, device, who), of_nodes, len(x), who)
     runs = StageRuns(reading, plan_of(reading), arguments, len(x), batch, device)
     config = next((core_of(part).config for part in parts if isinstance(part, CompiledLayer)), Config())
     return runs.results(config, target, path, home)

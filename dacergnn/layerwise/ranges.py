@@ -76,7 +76,9 @@ class SortedEdges:
         own = torch.arange(start, stop, device=self._device)
         rows = {name: _rows(name, in_edges, own if name == kind else none) for name in kinds}
         numbers = {
-            key: torch.stack([numbers_among(rows[end], nodes) for end, nodes in zip((key[0], key[2]), index, strict=True)])
+            key: torch.stack(
+                [numbers_among(rows[end], nodes) for end, nodes in zip((key[0], key[2]), index, strict=True)]
+            )
             for key, index in in_edges.items()
         }
         first = int((rows[kind] < start).sum())

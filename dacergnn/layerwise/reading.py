@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
@@ -116,13 +117,16 @@ class Reading:
 
     def _check_result(self, nodes: int) -> None:
         value = self.captured.result.meta["example_value"]
-        first = value.shape[0] if value.dim() else None
-        if first is None or self.counts.expression(first) != self.counts.nodes:
-            shape = [nodes if self.counts.expression(s) == self.counts.nodes else s for s in value.shape]
-            shape = [int(s) if isinstance(s, int) else str(s) for s in shape]
-            raise UnsupportedLayerError(
-                "shape of the result", shape, f"give steps that return a row for each node, here {nodes}", self.who
-            )
+        if value.dim() and self.counts.expression(value.shape[0]) == self.counts.nodes:
+            return
+        for node in self.graph.nodes:
+            if not self.is_before(node) and not self.is_size(node):
+                self.rows(node)
+        shape = [nodes if self.counts.expression(s) == self.counts.nodes else s for s in value.shape]
+        found = [s if isinstance(s, int) else str(s) for s in shape]
+        raise UnsupportedLayerError(
+            "shape of the result", found, f"give steps that return a row for each node, here {nodes}", self.who
+        )
 
     def _computed_before(self) -> set[fx.Node]:
         """Returns the nodes that depend on no rows of nodes."""
@@ -194,7 +198,7 @@ class Reading:
         seen, open_nodes = {node}, [node]
         while open_nodes:
             current = open_nodes.pop()
-            value = current.meta.get("example_value")
+            value: Any = current.meta.get("example_value")
             is_graph = self.captured.arguments.get(current) == GRAPH
             floating = isinstance(value, Tensor) and value.is_floating_point()
             if current in self.captured.given and isinstance(value, Tensor) and value.dim():
@@ -230,7 +234,8 @@ class Reading:
             raise self.refused(node, "reads rows whose numbers depend on features")
         end = self.same(end)
         expected = self.rows(end)
-        if expected is None or expected.count == self.counts.nodes or (target is None and index.meta["example_value"].dim() != 1):
+        is_matrix = target is None and index.meta["example_value"].dim() != 1
+        if expected is None or expected.count == self.counts.nodes or is_matrix:
             raise self.refused(node, "reads rows by numbers that are no ends of edges")
         for view in self.views(index, end):
             problem, _ = self._checked(view)
@@ -264,9 +269,10 @@ class Reading:
         if node.op not in ("call_function", "call_method"):
             return f"is a {node.op}", False
         target: Any = node.target
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
         check = RowCheck(self.counts)
-        mode = next((v.fake_mode for v in tree_leaves((args, kwargs, node.meta.get("example_value"))) if hasattr(v, "fake_mode")), None)
+        values = tree_leaves((args, kwargs, node.meta.get("example_value")))
+        mode: Any = next((v.fake_mode for v in values if hasattr(v, "fake_mode")), None)
         if mode is None:
             return "takes no tensors", False
         try:
@@ -280,6 +286,15 @@ class Reading:
         """Returns the error for a node that does not keep rows apart."""
         remedy = "Compute it on the results for all nodes, or give what it yields as an argument"
         return self._refusal(f"{name_of(node)} at {place_of(node)} {problem}", remedy)
+
+    def without_rows(self, node: fx.Node) -> UnsupportedCallError:
+        """Returns the error for a node that has no rows, and depends on rows of nodes."""
+        while not any(self._has_rows(n) for n in node.all_input_nodes):
+            node = next(n for n in node.all_input_nodes if not self.is_before(n))
+        return self.refused(node, self._checked(node)[0] or "depends on all rows at once")
+
+    def _has_rows(self, node: fx.Node) -> bool:
+        return not self.is_size(node) and self.rows(node) is not None
 
     def _refusal(self, problem: str, remedy: str) -> UnsupportedCallError:
         return UnsupportedCallError(f"{self.who} cannot be computed range by range: {problem}. {remedy}.")

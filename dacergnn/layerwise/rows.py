@@ -16,31 +16,38 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-_ELEMENTWISE = frozenset(
-    "_to_copy to copy clone contiguous detach alias lift_fresh fill zero prelu _prelu_kernel hardswish "
-    "log_sigmoid_forward floor_divide log_sigmoid relu6 selu _conj dropout feature_dropout".split()
-)
+_ELEMENTWISE = frozenset((
+    "_to_copy", "to", "copy", "clone", "contiguous", "detach", "alias", "lift_fresh", "fill", "zero", "prelu",
+    "_prelu_kernel", "hardswish", "log_sigmoid_forward", "floor_divide", "log_sigmoid", "relu6", "selu",
+))  # fmt: skip
 """Elementwise operations that torch does not mark as such."""
-CREATIONS = frozenset("zeros ones full zeros_like ones_like full_like".split())
+CREATIONS = frozenset((
+    "zeros", "ones", "full", "zeros_like", "ones_like", "full_like",
+))  # fmt: skip
 """Operations that fill a tensor with one number."""
-_BY_SHAPE = frozenset(
-    "mm bmm addmm baddbmm matmul linear sum mean amax amin max min argmax argmin prod any all logsumexp norm var std "
-    "var_mean std_mean linalg_vector_norm linalg_norm count_nonzero native_layer_norm layer_norm native_group_norm "
-    "permute transpose t numpy_T unsqueeze squeeze expand expand_as select slice narrow split split_with_sizes unbind "
-    "chunk cat stack movedim broadcast_to repeat".split()
-)
+_BY_SHAPE = frozenset((
+    "mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "sum", "mean", "amax", "amin", "max", "min", "argmax",
+    "argmin", "prod", "any", "all", "logsumexp", "norm", "var", "std", "var_mean", "std_mean", "linalg_vector_norm",
+    "linalg_norm", "count_nonzero", "native_layer_norm", "layer_norm", "native_group_norm", "permute", "transpose",
+    "t", "numpy_T", "unsqueeze", "squeeze", "expand", "expand_as", "select", "slice", "narrow", "split",
+    "split_with_sizes", "unbind", "chunk", "cat", "stack", "movedim", "broadcast_to", "repeat",
+))  # fmt: skip
 """Operations that mix rows, or read some of them alone, only if the result has another number of rows."""
-_ALONG = frozenset(
-    "_softmax _log_softmax softmax log_softmax cumsum cumprod logcumsumexp sort topk argsort flip gather scatter "
-    "scatter_add glu median mode kthvalue".split()
-)
+_ALONG = frozenset((
+    "_softmax", "_log_softmax", "softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk",
+    "argsort", "flip", "gather", "scatter", "scatter_add", "glu", "median", "mode", "kthvalue",
+))  # fmt: skip
 """Operations along one axis, which may be any but that of the rows."""
-_VIEWS = frozenset("view _unsafe_view reshape flatten unflatten _reshape_alias view_as reshape_as".split())
-_NORMS = frozenset(
-    "native_batch_norm batch_norm cudnn_batch_norm _native_batch_norm_legit _batch_norm_impl_index "
-    "_native_batch_norm_legit_no_training miopen_batch_norm".split()
-)
-_ABOUT = frozenset("device sym_size sym_stride sym_numel sym_storage_offset is_contiguous size stride".split())
+_VIEWS = frozenset((
+    "view", "_unsafe_view", "reshape", "flatten", "unflatten", "_reshape_alias", "view_as", "reshape_as",
+))  # fmt: skip
+_NORMS = frozenset((
+    "native_batch_norm", "batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "_batch_norm_impl_index",
+    "_native_batch_norm_legit_no_training", "miopen_batch_norm",
+))  # fmt: skip
+_ABOUT = frozenset((
+    "device", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_contiguous", "size", "stride",
+))  # fmt: skip
 
 
 class Mixed(Exception):
@@ -147,7 +154,7 @@ class RowCheck(TorchDispatchMode):
 
     def _check(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         name = function._schema.name.partition("::")[2].removesuffix("_")
-        given: dict[str, Any] = dict(zip([a.name for a in function._schema.arguments], args, strict=False)) | kwargs
+        given: dict[str, Any] = dict(zip([a.name for a in function._schema.arguments], args, strict=False)) | {**kwargs}
         results = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
         if not results:
             if name in _ABOUT:
@@ -198,6 +205,9 @@ class RowCheck(TorchDispatchMode):
             axes = [a % max(first.dim(), 1) for a in (axis if isinstance(axis, list | tuple) else [axis])]
             if any(r.axis in axes for r in rows):
                 raise Mixed("works along the rows")
+            index = given.get("index")
+            if isinstance(index, Tensor) and self._counts.of(index) != made:
+                raise Mixed("reads or writes some of the rows alone")
             return
         if name in ("index", "index_select", "embedding"):
             source = given.get("self", given.get("weight"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx.node import map_arg
 
 from dacergnn.config import Config
 from dacergnn.errors import GraphError
@@ -19,7 +20,6 @@ from dacergnn.layerwise.stages import Count, Input, Own, Plan, Read, Stage
 from dacergnn.modules.capture.backend import GraphCore
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.graphs import GraphCache
-
 
 _LEAST = 2
 """Rows that a range needs in all inputs to run compiled: torch captures smaller sizes as constants."""
@@ -147,7 +147,9 @@ class StageRuns:
         if reading.is_known_size(node):
             counts = reading.counts
             size = counts.expression(node.meta["example_value"])
-            return int(size.xreplace({counts.nodes: self._nodes, counts.edges: edges}) if hasattr(size, "xreplace") else size)
+            return (
+                size if isinstance(size, int) else int(size.xreplace({counts.nodes: self._nodes, counts.edges: edges}))
+            )
         if node in reading.captured.given:
             return reading.captured.given[node]
         if node.op == "placeholder":
@@ -157,5 +159,5 @@ class StageRuns:
         if node.op == "get_attr":
             return getattr(reading.captured.module, str(node.target))
         target: Any = node.target
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: values[n])
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: values[n])
         return getattr(args[0], target)(*args[1:], **kwargs) if node.op == "call_method" else target(*args, **kwargs)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from dacergnn.layerwise.functional import name_of
 from dacergnn.layerwise.reading import Move, Reading, Way
@@ -320,8 +321,7 @@ class _Builder:
     def _constant(self, node: fx.Node) -> fx.Node:
         """Returns an attribute that holds the value of a node that depends on no rows."""
         if not self.reading.is_before(node):
-            self.reading.way(node)
-            raise self.reading.refused(node, "depends on all rows at once, or on some of them alone")
+            raise self.reading.without_rows(node)
         if node not in self._attributes:
             name = f"constant_{len(self._attributes)}"
             self.constants[name] = node
@@ -352,7 +352,7 @@ class _Builder:
                 return self._constant(part) if numbers else self._sizes(part.meta["example_value"], copy)
             return self._constant(part)
 
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), filled)
+        args, kwargs = map_arg((node.args, node.kwargs), filled)
         return self.graph.create_node(node.op, node.target, args, kwargs)
 
     def _sizes(self, value: Any, copy: Copy) -> Any:
@@ -373,4 +373,3 @@ class _Builder:
         else:
             raise self.reading.refused(copy.node, "takes a number of rows that it has no rows of")
         return made if factor == 1 else self.graph.call_function(operator.mul, (made, factor))
-

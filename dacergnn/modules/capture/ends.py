@@ -124,8 +124,7 @@ def gather_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
         index, source = node.args[:2]
     else:
         return None
-    both = isinstance(index, fx.Node) and isinstance(source, fx.Node)
-    return (source, index) if both else None
+    return (source, index) if isinstance(index, fx.Node) and isinstance(source, fx.Node) else None
 
 
 def reduction_of(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
@@ -135,8 +134,9 @@ def reduction_of(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
     names = ("self", "dim", "index", "source")
     given: dict[str, Any] = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     target, index, values = given.get("self"), given.get("index"), given.get("source", given.get("src"))
-    nodes = isinstance(index, fx.Node) and isinstance(values, fx.Node) and isinstance(target, fx.Node)
-    return (target, index, values) if nodes and _first_axis(target, given["dim"]) else None
+    if not (isinstance(index, fx.Node) and isinstance(values, fx.Node) and isinstance(target, fx.Node)):
+        return None
+    return (target, index, values) if _first_axis(target, given["dim"]) else None
 
 
 def _name(node: fx.Node) -> str:
