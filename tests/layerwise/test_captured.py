@@ -214,7 +214,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "rolled": (lambda: of_rows(lambda h: h.roll(1, 0)), "roll", "no operation that is known"),
     "first row": (lambda: of_rows(lambda h: h + h[0]), "getitem", "some of them alone"),
     "written rows": (lambda: of_rows(lambda h: h.scatter(1, PLACES, 5.0)), "scatter", "some of the rows alone"),
-    "read rows": (lambda: of_rows(lambda h: h + h.gather(1, PLACES)), "gather", "some of the rows alone"),
+    "read rows": (lambda: of_rows(lambda h: h + h.gather(1, PLACES)), "gather", "some of them alone"),
     "all pairs": (lambda: of_rows(lambda h: (h @ h.T) @ h), "matmul", "all pairs of rows"),
     "products of features": (lambda: of_rows(lambda h: h @ (h.T @ h)), "matmul", ALL_ROWS),
     "another shape": (lambda: of_rows(lambda h: h.view(M, -1).T + h), "view", "mixes rows"),

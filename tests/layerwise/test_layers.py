@@ -64,12 +64,12 @@ class One(nn.Module):
 
 
 @torch.no_grad()
-def run(layer: nn.Module, name: str) -> tuple[Tensor, list[Tensor]]:
+def run(layer: nn.Module, name: str, batches: tuple[int, ...] = BATCHES) -> tuple[Tensor, list[Tensor]]:
     """Returns the results of a full forward, and of inference with each size of ranges."""
     x, index = draw(N, K), edges()
     arrays = {name: EDGE_ARRAYS[name] for name in LAYERS[name][1]}
     expected = layer(x, index, **arrays)
-    return expected, [dacergnn.inference(layer, index, x, batch=batch, **arrays) for batch in BATCHES]
+    return expected, [dacergnn.inference(layer, index, x, batch=batch, **arrays) for batch in batches]
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -83,8 +83,8 @@ def test_layer_by_ranges(name: str) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiled_layer_by_ranges(name: str) -> None:
     layer = drawn(LAYERS[name][0]())
-    expected, found = run(dacergnn.optimize(layer, on_unsupported="error"), name)
-    assert_same(expected, run(layer, name)[0])
+    expected, found = run(dacergnn.optimize(layer, on_unsupported="error"), name, (7,))
+    assert_same(expected, run(layer, name, ())[0])
     for result in found:
         assert_same(result, expected)
 
@@ -175,7 +175,6 @@ def test_edges_keep_their_order_within_a_destination() -> None:
             result[destination] = edge
         return result
 
-    numbers = torch.arange(E)
-    expected = last(draw(N, K), edges(), numbers)
-    for batch in BATCHES:
-        assert torch.equal(dacergnn.inference(last, edges(), draw(N, K), batch=batch, number=numbers), expected)
+    index, numbers = edges()[:, :30], torch.arange(30)
+    expected = last(draw(N, K), index, numbers)
+    assert torch.equal(dacergnn.inference(last, index, draw(N, K), batch=7, number=numbers), expected)
