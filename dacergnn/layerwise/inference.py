@@ -15,7 +15,7 @@ from dacergnn.errors import ArrayError, UnsupportedCallError
 from dacergnn.layerwise.arguments import by_type, check_arrays, check_batch, check_features, check_types
 from dacergnn.layerwise.arrays import Array, Results, Target, take
 from dacergnn.layerwise.calls import ONLY, Given, call, checked
-from dacergnn.layerwise.captured import FEATURES, GRAPH, Uncaptured, captured
+from dacergnn.layerwise.capture import FEATURES, GRAPH, Uncaptured, captured
 from dacergnn.layerwise.locality import Trial
 from dacergnn.layerwise.ranges import Key, Range, SortedEdges
 from dacergnn.layerwise.reading import Reading

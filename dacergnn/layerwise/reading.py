@@ -12,8 +12,8 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
-from dacergnn.layerwise.captured import FEATURES, GRAPH, Captured, Uncaptured
-from dacergnn.layerwise.functional import make_functional, name_of
+from dacergnn.layerwise.capture import FEATURES, GRAPH, Captured, Uncaptured
+from dacergnn.layerwise.rewrites import make_functional, name_of
 from dacergnn.layerwise.rows import CREATIONS, Mixed, RowCheck, RowCounts, Rows
 from dacergnn.modules.capture.ends import gather_of, ids_of, is_view, reduction_of
 from dacergnn.modules.capture.integers import Integers
@@ -122,6 +122,8 @@ class Reading:
         for node in self.graph.nodes:
             if not self.is_before(node) and not self.is_size(node):
                 self.rows(node)
+        if value.dim() and value.shape[0] == nodes and self.rows(self.captured.result) is None:
+            raise self.without_rows(self.captured.result)
         shape = [nodes if self.counts.expression(s) == self.counts.nodes else s for s in value.shape]
         found = [s if isinstance(s, int) else str(s) for s in shape]
         raise UnsupportedLayerError(

@@ -13,7 +13,7 @@ from torch.fx.node import map_arg
 from dacergnn.config import Config
 from dacergnn.errors import GraphError
 from dacergnn.layerwise.arrays import Array, Results, Target, take
-from dacergnn.layerwise.captured import GRAPH
+from dacergnn.layerwise.capture import GRAPH
 from dacergnn.layerwise.ranges import ByDestination, numbers_among
 from dacergnn.layerwise.reading import Reading
 from dacergnn.layerwise.stages import Count, Input, Own, Plan, Read, Stage

@@ -16,8 +16,8 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from dacergnn.layerwise.functional import name_of
 from dacergnn.layerwise.reading import Move, Reading, Way
+from dacergnn.layerwise.rewrites import name_of
 from dacergnn.modules.capture.ends import is_view
 
 _Item = TypeVar("_Item")

@@ -29,6 +29,15 @@ class Masked(nn.Module):
         return torch.zeros_like(x).index_add_(0, dst, x.sin()[src])
 
 
+class Narrow(nn.Module):
+    """Adds some of the columns to nodes: an index that is not as wide as the rows leaves the others out."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        src, dst = edge_index
+        found = torch.zeros_like(x).scatter_add(0, dst.unsqueeze(1), x[src])
+        return torch.zeros_like(x).scatter_reduce(0, dst.unsqueeze(1), x[src], "sum") + found.sin()
+
+
 class Sparse(nn.Module):
     """Multiplies by a sparse matrix, and sums neighbours."""
 
@@ -52,6 +61,11 @@ def test_torch_computes_a_part_of_a_stack() -> None:
     for nodes, edges in ((30, 90), (30, 90), (20, 50)):
         assert_same(fast, module, given(module, nodes, edges))
     assert ran(captured(fast))
+def test_an_index_of_some_columns() -> None:
+    module, fast = pair(Narrow, on_unsupported="ignore")
+    args = given(Sum(), 30, 90)
+    with torch.no_grad():  # torch has no gradients of it
+        torch.testing.assert_close(fast(*args), module(*args))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")

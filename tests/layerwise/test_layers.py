@@ -15,7 +15,6 @@ from tests.layerwise.samples import (
     EDGE_ARRAYS,
     METADATA,
     TYPED_EDGES,
-    E,
     K,
     M,
     N,

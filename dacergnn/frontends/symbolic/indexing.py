@@ -178,6 +178,8 @@ def _scatter(
     empty = start.data == (0.0,)
     if target.shape[1:] != src.shape[1:] or not (empty or reduction == "+="):
         raise Untranslatable
+    if index.dim() > 1 and [*index.plain.shape[1:]] != [number(size) for size in src.shape[1:]]:
+        raise Untranslatable  # some columns alone
     if type(index) is JoinedIndex:
         if reduction != "+=" or not len(index) == src.shape[0] or index.nodes != target.shape[0]:
             raise Untranslatable
