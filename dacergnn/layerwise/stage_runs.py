@@ -50,12 +50,20 @@ class StageRuns:
             scratch: A folder for what lies between stages; None for memory.
             home: The device of what lies in memory.
         """
-        for stage in self._plan.stages[:-1]:
+        *stages, last = self._plan.stages
+        for place, stage in enumerate(stages, 1):
             self._values.update(self._computed(stage, config, {}, scratch, home))
-        last = self._plan.stages[-1]
+            self._forget([node for s in stages[:place] for node in s.outputs], self._plan.stages[place:])
         result = self._reading.captured.result
         targets = {} if target is None else {result: target}
         return self._computed(last, config, targets, scratch, home)[result]
+
+    def _forget(self, nodes: list[fx.Node], later: list[Stage]) -> None:
+        """Drops results that no later stage takes."""
+        used = {given.array for stage in later for given in stage.inputs if isinstance(given, Own | Read)}
+        for node in nodes:
+            if node not in used:
+                self._values.pop(node, None)
 
     def _computed(
         self, stage: Stage, config: Config, targets: Mapping[fx.Node, Target], scratch: Path | None, home: torch.device
