@@ -282,6 +282,11 @@ class Reading:
                 getattr(args[0], target)(*args[1:], **kwargs) if node.op == "call_method" else target(*args, **kwargs)
         except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError, KeyError) as error:
             return f"is not known to keep rows apart ({type(error).__name__})", False
+        if not (_varies(self.counts.nodes) and _varies(self.counts.edges)):
+            raise self.refused(node, "is described by torch for this number of rows alone")
+        has_sizes = any(self.is_size(n) for n in node.all_input_nodes)
+        if check.takes_numbers and (check.takes_shapes or not has_sizes):
+            return check.problem or "computes with its number of rows", True
         return check.problem, check.takes_numbers
 
     def refused(self, node: fx.Node, problem: str) -> UnsupportedCallError:

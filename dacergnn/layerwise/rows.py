@@ -48,6 +48,10 @@ _NORMS = frozenset((
 _ABOUT = frozenset((
     "device", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "is_contiguous", "size", "stride",
 ))  # fmt: skip
+_SHAPES = frozenset((
+    "size", "sizes", "shape", "start", "end", "length", "split_size", "split_sizes", "repeats", "N", "C", "HxW",
+))  # fmt: skip
+"""Arguments of elementary operations that are shapes; sizes in all others are numbers."""
 
 
 class Mixed(Exception):
@@ -142,7 +146,9 @@ class RowCheck(TorchDispatchMode):
         self._counts = counts
         self.problem: str | None = None
         self.takes_numbers = False
-        """Whether a size is taken as a number, not as a shape."""
+        """Whether a size is a number to compute with."""
+        self.takes_shapes = False
+        """Whether a size is that of a shape."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -156,6 +162,10 @@ class RowCheck(TorchDispatchMode):
         name = function._schema.name.partition("::")[2].removesuffix("_")
         given: dict[str, Any] = dict(zip([a.name for a in function._schema.arguments], args, strict=False)) | {**kwargs}
         results = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
+        for argument, value in given.items():
+            if any(isinstance(v, torch.SymInt | torch.SymFloat) for v in tree_leaves(value)) and results:
+                self.takes_shapes |= argument in _SHAPES
+                self.takes_numbers |= argument not in _SHAPES
         if not results:
             if name in _ABOUT:
                 return
@@ -189,7 +199,6 @@ class RowCheck(TorchDispatchMode):
         first = results[0]
         made = self._counts.of(first)
         if torch.Tag.pointwise in function.tags or name in _ELEMENTWISE:
-            self.takes_numbers |= any(isinstance(v, torch.SymInt | torch.SymFloat) for v in given.values())
             return
         if name in _VIEWS:
             source = given["self"]

@@ -169,6 +169,31 @@ def test_other_features_in_a_later_call() -> None:
         assert_same(dacergnn.inference(largest, edges(), x, batch=7), largest(x, edges()))
 
 
+def test_numbers_of_rows_are_those_of_the_graph() -> None:
+    """In shapes they are those of a range, in formulas those of the graph."""
+
+    def model(x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = added(x, edge_index).view(len(x), 2, 4).reshape(2 * len(x), 4).softmax(1).view(len(x), M)
+        return (hidden * 100).clamp(max=len(x) - 3) + torch.ones(len(x), 1) * edge_index.size(1)
+
+    assert_same(dacergnn.inference(model, edges(), draw(N, K), batch=7), model(draw(N, K), edges()))
+
+
+@pytest.mark.parametrize("name", ["pos", "edge_weight"])
+def test_arrays_of_as_many_nodes_as_edges(name: str) -> None:
+    index, array = torch.stack([torch.arange(K), torch.arange(K).roll(1)]), draw(K, 1)
+
+    def of_nodes(x: Tensor, edge_index: Tensor, pos: Tensor) -> Tensor:
+        return torch.zeros_like(x).index_add(0, edge_index[1], (x + pos)[edge_index[0]])
+
+    def of_edges(x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        return torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]] * edge_weight)
+
+    model: Any = of_nodes if name == "pos" else of_edges
+    found = dacergnn.inference(model, index, draw(K, K), batch=2, **{name: array})
+    assert_same(found, model(draw(K, K), index, array))
+
+
 def test_a_model_is_left_as_it_was() -> None:
     """What torch captures is not run, so that a layer that keeps its edges keeps none of a description of them."""
     model, x, index = drawn(pyg().GCNConv(K, M, cached=True)), draw(N, K), edges()
@@ -215,6 +240,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str]] = {
     "first row": (lambda: of_rows(lambda h: h + h[0]), "getitem", "some of them alone"),
     "written rows": (lambda: of_rows(lambda h: h.scatter(1, PLACES, 5.0)), "scatter", "some of the rows alone"),
     "read rows": (lambda: of_rows(lambda h: h + h.gather(1, PLACES)), "gather", "some of them alone"),
+    "a cell of torch": (lambda: drawn(pyg().GatedGraphConv(M, 2)), "gru_cell", "this number of rows alone"),
     "all pairs": (lambda: of_rows(lambda h: (h @ h.T) @ h), "matmul", "all pairs of rows"),
     "products of features": (lambda: of_rows(lambda h: h @ (h.T @ h)), "matmul", ALL_ROWS),
     "another shape": (lambda: of_rows(lambda h: h.view(M, -1).T + h), "view", "mixes rows"),
