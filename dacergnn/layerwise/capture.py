@@ -97,9 +97,8 @@ def captured(
 
     stands = {name: _stand_in(array, 1 if name == GRAPH else 0, device) for name, array in arguments.items()}
     others = {name: stand for name, stand in stands.items() if name not in (FEATURES, GRAPH)}
-    own = FunctionType(
-        forward.__code__.replace(), globals(), "forward", None, forward.__closure__
-    )  # torch keeps by code
+    # torch keeps what it has captured with the code object
+    own = FunctionType(forward.__code__.replace(), globals(), "forward", None, forward.__closure__)
     try:
         with CAPTURE_OPTIONS, _symbols(), torch.no_grad():
             torch.compile(own, backend=keep, fullgraph=True)(stands[FEATURES], stands[GRAPH], others)

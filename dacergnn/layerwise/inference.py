@@ -136,8 +136,10 @@ def _captured(
     of_edges = {n for n, a in others.items() if len(a) != len(x) or (len(x) == edges.size(1) and n.startswith("edge"))}
     of_nodes = {FEATURES: True, **{name: name not in of_edges for name in others}}
     parts = modules_of(model)
-    reading = Reading(captured(forward, parts, arguments, device, who), of_nodes, len(x), who)
-    runs = StageRuns(reading, plan_of(reading), arguments, len(x), batch, device)
+    with torch.inference_mode(False), torch.no_grad():  # in that mode torch does not tell elementary operations
+        reading = Reading(captured(forward, parts, arguments, device, who), of_nodes, len(x), who)
+        plan = plan_of(reading)
+    runs = StageRuns(reading, plan, arguments, len(x), batch, device)
     config = next((core_of(part).config for part in parts if isinstance(part, CompiledLayer)), Config())
     return runs.results(config, target, path, home)
 
@@ -159,7 +161,7 @@ def _whole(
 
 
 class _Run:
-    """Runs the stages of one inference, and holds what they have in common."""
+    """Runs the layers of a chain, and holds what they have in common."""
 
     def __init__(
         self, edges: SortedEdges, arrays: dict[str, dict[Key, Array]], batch: int, device: torch.device | None

@@ -194,6 +194,13 @@ def test_arrays_of_as_many_nodes_as_edges(name: str) -> None:
     assert_same(found, model(draw(K, K), index, array))
 
 
+def test_inference_mode() -> None:
+    model = drawn(pyg().GAT(K, M, 2, heads=2, norm="layer_norm", norm_kwargs={"mode": "node"}))
+    with torch.inference_mode():
+        x, index = draw(N, K), edges()
+        assert_same(dacergnn.inference(model, index, x, batch=7), model(x, index))
+
+
 def test_a_model_is_left_as_it_was() -> None:
     """What torch captures is not run, so that a layer that keeps its edges keeps none of a description of them."""
     model, x, index = drawn(pyg().GCNConv(K, M, cached=True)), draw(N, K), edges()
