@@ -61,6 +61,8 @@ def test_torch_computes_a_part_of_a_stack() -> None:
     for nodes, edges in ((30, 90), (30, 90), (20, 50)):
         assert_same(fast, module, given(module, nodes, edges))
     assert ran(captured(fast))
+
+
 def test_an_index_of_some_columns() -> None:
     module, fast = pair(Narrow, on_unsupported="ignore")
     args = given(Sum(), 30, 90)
