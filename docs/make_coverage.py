@@ -1,18 +1,20 @@
-"""Makes coverage.md: which layers of other libraries are compiled, and what the others are left for.
+"""Makes coverage.md: which layers of other libraries are compiled, and what the others are left for; which models.
 
-    python docs/make_coverage.py [names of layers]
+    python docs/make_coverage.py [names of layers] [models]
 
 Every class of `torch_geometric.nn.conv` and `dgl.nn.pytorch.conv` is made and called as `coverage_pyg.py` and
-`coverage_dgl.py` say, as it is and compiled, and outputs and gradients of inputs and parameters are compared. With
-names (`GATConv` means that of both libraries), prints what it finds and writes nothing.
+`coverage_dgl.py` say, as it is and compiled, and outputs and gradients of inputs and parameters are compared. The
+models of `coverage_models.py` are run, computed range by range, and exported. With names (`GATConv` means that of both
+libraries, ``models`` all models), prints what it finds and writes nothing.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +25,16 @@ import dgl
 import torch
 import torch_geometric
 from coverage_inputs import Case
+from coverage_models import Model, models
 from torch import Tensor, nn
 from torch_geometric.nn import conv
 
 import dacergnn
 from dacergnn.errors import DacergnnError
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.core import Core
+from dacergnn.modules.graph_forward import compiled_forwards
 from dacergnn.modules.layer_core import LayerCore
 
 TOLERANCES = {torch.float32: 2e-4, torch.float64: 1e-9}
@@ -132,6 +137,62 @@ def examine(library: Library, name: str) -> Finding:
     return Finding(name, True, "front end" if has_front_end else "traced")
 
 
+def of_model(model: Model) -> tuple[str, str, str]:
+    """Returns how a model runs, whether `inference` takes it, and whether it can be exported."""
+    plain = model.module.eval()
+    fast = dacergnn.optimize(plain, on_unsupported="ignore").eval()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        expected = plain(*model.args)
+        for _ in range(2):
+            compare(fast(*model.args), expected)
+        forwards = [f for f in compiled_forwards(fast) if isinstance(f, CapturedForward)]
+        parts = [p.part for p in compiled_parts(fast) if isinstance(p.part, Core)]
+        if forwards and forwards[0].runs_whole:
+            ran = "as one"
+        else:
+            ran = "layer by layer" if len(parts) > 1 else "one layer"
+        if any(p.refusal for p in parts):
+            ran += f": {next(p.refusal for p in parts if p.refusal)}"
+        given = model.args[: len(model.args) - len(model.arrays)]
+        ranges = tried(lambda: compare(inferred(fast, given, model.arrays), expected))
+        with tempfile.TemporaryDirectory() as folder:
+            exported = tried(lambda: dacergnn.export(fast, folder, example=model.args))
+    return ran, ranges, exported
+
+
+def inferred(model: nn.Module, given: tuple[Any, ...], arrays: dict[str, Tensor]) -> Any:
+    """Results range by range; features come first, then edges."""
+    if len(given) != 2:
+        raise DacergnnError("it takes more than features and edges in this order")
+    return dacergnn.inference(model, given[1], given[0], batch=7, **arrays)
+
+
+def compare(found: Any, expected: Any) -> None:
+    for a, b in zip(leaves(found), leaves(expected), strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-4, atol=2e-4)
+
+
+def tried(run: Callable[[], object]) -> str:
+    """Yes, or what prevents it."""
+    try:
+        run()
+    except DacergnnError as reason:
+        return str(reason).partition("\n")[0].replace("|", "or")
+    return "yes"
+
+
+def model_table() -> str:
+    torch.manual_seed(0)
+    rows = ["| model | of | runs | `inference` | `export` |", "|---|---|---|---|---|"]
+    for name, model in models().items():
+        found = of_model(model)
+        sys.stdout.write(f"{name}: {'; '.join(found)}\n")
+        sys.stdout.flush()
+        rows.append(f"| {name} | `{model.place}` | {' | '.join(found)} |")
+    return "\n".join(rows)
+
+
 def table(findings: list[Finding]) -> str:
     rows = [f"| `{f.name}` | {'compiled' if f.compiled else 'original'} | {f.reason} |" for f in findings]
     return "\n".join(["| layer | runs | how, or why not |", "|---|---|---|", *rows])
@@ -148,6 +209,15 @@ SECTION = """
 ## {title}
 
 {compiled} of {total} classes of `{place}` are compiled.
+
+{table}
+"""
+MODELS = """
+## Models
+
+Whole models of the examples, of these pages and of the tests that train: whether torch captures them, so that they run
+as one, whether `inference` computes them range by range, and whether they can be exported to C. In the last two columns
+is yes, or the reason.
 
 {table}
 """
@@ -170,6 +240,8 @@ def main(names: list[str]) -> None:
         text += SECTION.format(
             title=library.title, place=place, compiled=count, total=len(findings), table=table(findings)
         )
+    if not names or "models" in names:
+        text += MODELS.format(table=model_table())
     if not names:
         Path(__file__).with_name("coverage.md").write_text(text)
 
