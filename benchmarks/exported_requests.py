@@ -1,4 +1,4 @@
-"""Measures requests to exported libraries against eager PyTorch: sampled neighbourhoods of single nodes.
+"""Measures requests to exported libraries against eager PyTorch: nodes sampled around single ones.
 
 Run `python benchmarks/exported_requests.py`. It uses one thread, and prints medians and the 99th percentile.
 """
@@ -60,7 +60,7 @@ class Network(nn.Module):
 def networks(width: int) -> dict[str, nn.Module]:
     """Returns the networks by name."""
 
-    def convs(layer: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    def convs(layer: Callable[[], pyg.MessagePassing]) -> Callable[[], nn.Module]:
         return lambda: pyg.HeteroConv({key: layer() for key in RELATIONS})
 
     ends, half = (width, width), width // 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # else DGL writes a settings file into the home folder
 
@@ -66,7 +67,8 @@ def of_dacergnn(counts: dict[str, int], edges: Edges, fanouts: list[int], seed_t
 
 
 def of_dgl(counts: dict[str, int], edges: Edges, fanouts: list[int], seed_type: str) -> Draw:
-    graph = dgl.heterograph(edges, counts)
+    library: Any = dgl
+    graph = library.heterograph(edges, counts)
     graph.create_formats_()
     sampler = dgl.dataloading.NeighborSampler(fanouts[::-1])  # DGL lists the hop next to the seeds last
 

@@ -65,7 +65,7 @@ def step(model: nn.Module, data: Dataset, *args: object) -> Step:
 def steps(name: str, hidden: int) -> dict[str, Step]:
     """Returns the steps that are compared, ours first."""
     import dgl
-    from dgl.nn import GraphConv
+    from dgl.nn.pytorch import GraphConv
     from torch_geometric.nn import GCNConv
 
     data = datasets.load(name)

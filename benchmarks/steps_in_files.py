@@ -23,6 +23,7 @@ from dacergnn.bench.programs import native_layer
 from dacergnn.config import Config
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.ways.memory_limit import largest_division
 
 FEATURES = 64
 CHUNK = 1 << 18
@@ -103,7 +104,7 @@ def run(model: str, folder: Path, memory: str, threads: int, steps: int) -> None
             f"step {step}: {seconds:.1f} s, {read:.1f} GB read, {written:.1f} GB written, {private():.2f} GB private"
         )
     call = compiled_parts(layer)[0].part.last_call
-    division = None if call is None else call[0].division(call[1])
+    division = None if call is None else largest_division(*call)
     if division is not None:
         ranges = 1 if division.ranges is None else len(division.ranges)
         click.echo(f"{ranges} ranges, {division.need / 1e9:.2f} GB estimated beside files")

@@ -11,11 +11,17 @@ from collections.abc import Iterator
 import click
 from pages import give
 
+from benchmarks.commands import main as laboratory
 from dacergnn.cli import main
 
 HEAD = """# Command line
 
 Made by `docs/make_commands.py`, from what `--help` prints. Every command runs as `python -m dacergnn`, too.
+"""
+LABORATORY = """
+# Commands of the laboratory
+
+These run in a checkout; no wheel has them.
 """
 
 
@@ -32,4 +38,5 @@ def sections(command: click.Command, path: str, parent: click.Context | None = N
 
 
 if __name__ == "__main__":
-    give("commands.md", HEAD + "".join(sections(main, "dacergnn")))
+    text = "".join(sections(main, "dacergnn"))
+    give("commands.md", HEAD + text + LABORATORY + "".join(sections(laboratory, "python -m benchmarks")))

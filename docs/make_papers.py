@@ -1,6 +1,8 @@
-"""Makes docs/papers.md of the figures and tables in docs/papers, which `dacergnn reproduce` has written.
+"""Makes docs/papers.md of the figures and tables in docs/papers, which `python -m benchmarks papers` has written.
 
-for paper in hector pigeon cor zhang singh ablation; do dacergnn reproduce $paper --quick --out docs/papers; done
+for paper in hector pigeon cor zhang singh ablation; do
+    python -m benchmarks papers $paper --quick --out docs/papers
+done
 python docs/make_papers.py [--print]
 """
 
@@ -13,15 +15,16 @@ from typing import Any
 from pages import FOLDER, give
 from papers_claims import CLAIMS, Claim
 
-from dacergnn.reproduce.facts import paper_facts
-from dacergnn.reproduce.papers import PAPERS, artefacts
-from dacergnn.reproduce.report import shown, stem
+from benchmarks.papers.facts import paper_facts
+from benchmarks.papers.papers import PAPERS, artefacts
+from benchmarks.papers.report import shown, stem
 from dacergnn.sdfg_passes.transformations import TRANSFORMATIONS
 
 INTRODUCTION = """# The papers' figures and tables, measured here
 
-`dacergnn reproduce` measures figures and tables of the papers that this project builds on. It shows the papers' numbers
-beside ours. Most papers measured on GPUs, this page on a processor with two cores: compare ratios, not times.
+`python -m benchmarks papers`, in a checkout, measures figures and tables of the papers that this project builds on. It
+shows the papers' numbers beside ours. Most papers measured on GPUs, this page on a processor with two cores: compare
+ratios, not times.
 
 ## In short
 
@@ -33,9 +36,9 @@ PyG and DGL. A number may be of few cases, and many times scatter; the tables be
 MEASURING = """## How it is measured
 
 ```sh
-dacergnn reproduce hector --quick
-dacergnn reproduce cor --figure 5 --figure 7 --out results
-dacergnn reproduce zhang --list
+python -m benchmarks papers hector --quick
+python -m benchmarks papers cor --figure 5 --figure 7 --out results
+python -m benchmarks papers zhang --list
 ```
 
 This page has what was found with `--quick`: smaller graphs and fewer runs, so that a paper takes less than ten minutes.

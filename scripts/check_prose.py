@@ -24,7 +24,7 @@ LONGEST = 45
 """Words of a sentence, at most."""
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-MODULES = sorted((ROOT / "dacergnn").rglob("*.py"))
+MODULES = sorted(path for name in ("dacergnn", "benchmarks") for path in (ROOT / name).rglob("*.py"))
 CODE = "`code`"
 END = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?])[\"')]?\s+(?=[A-Z\"'`(*\d])")
 WORD = re.compile(r"(?<![\w./-])[A-Za-z]+(?:'[a-z]+)?(?![\w/]|\.\w)")

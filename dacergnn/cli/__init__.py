@@ -10,7 +10,9 @@ import click
 
 from dacergnn.errors import DacergnnError
 
-COMMANDS: dict[str, tuple[str, str]] = {
+Table = dict[str, tuple[str, str]]
+"""Name of a command -> (module:attribute, one line of help)."""
+COMMANDS: Table = {
     "bench": (
         "dacergnn.bench.command:bench",
         "Measure compiled layers against those of PyG, DGL and plain PyTorch.",
@@ -29,14 +31,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "plot": ("dacergnn.bench.plot.command:plot", "Draw the figures of a benchmark of caching strategies."),
     "profile": ("dacergnn.cli.profile:profile", "Measure the operators of a layer on a graph, one by one."),
-    "reproduce": (
-        "dacergnn.reproduce.command:reproduce",
-        "Measure figures and tables of papers on this machine, beside the papers' numbers.",
-    ),
     "tune": ("dacergnn.cli.tune:tune", "Choose plans of programs by measurements, and by models that learn from them."),
     "view": ("dacergnn.cli.view:view", "Save and show the SDFGs of a layer, step by step."),
 }
-"""Name of a command -> (module:attribute, one line of help)."""
 
 
 def package_version() -> str:
@@ -48,27 +45,35 @@ def package_version() -> str:
 
 
 class LazyGroup(click.Group):
-    """Imports each command on first use, and shows this package's errors as one sentence."""
+    """Imports each command on first use, and shows this package's errors as one sentence.
+
+    Args:
+        table: The commands.
+    """
+
+    def __init__(self, *args: Any, table: Table, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self._table:
             return None
-        module, attribute = COMMANDS[cmd_name][0].split(":")
+        module, attribute = self._table[cmd_name][0].split(":")
         return getattr(importlib.import_module(module), attribute)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"There is no command {args[0]!r}; the commands are {', '.join(COMMANDS)}.")
+        if args and args[0] not in self._table and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}; the commands are {', '.join(self._table)}.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._table.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -77,7 +82,7 @@ class LazyGroup(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_version(), prog_name="dacergnn")
 def main() -> None:
     """A data-centric compiler for relational graph neural networks."""

@@ -13,6 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from benchmarks.papers.command import papers
 from dacergnn.bench import case, memory, plain_torch, runner, worker
 from dacergnn.bench.caching import candidates, records, scheme
 from dacergnn.bench.caching import worker as caching_worker
@@ -23,7 +24,6 @@ from dacergnn.bench.command import bench
 from dacergnn.bench.measure import ON_DEVICE, ON_PROCESSOR
 from dacergnn.bench.problem import Problem
 from dacergnn.config import Rates
-from dacergnn.reproduce.command import reproduce
 
 RATES = Rates(4e13, 3e12, 6e12, 1e11)
 COMMANDS = {
@@ -32,7 +32,7 @@ COMMANDS = {
     "dacergnn.cli.tune:collect": ("--out", "samples.jsonl"),
     "dacergnn.bench.command:bench": (),
     "dacergnn.bench.caching.command:caching": (),
-    "dacergnn.reproduce.command:reproduce": ("ablation",),
+    "benchmarks.papers.command:papers": ("ablation",),
     "benchmarks.large_graphs:main": ("rgcn", "aifb"),
     "benchmarks.gpu:main": (),
 }
@@ -153,6 +153,6 @@ def test_devices_have_a_clock_of_their_own(problem: Problem, monkeypatch: pytest
 
 
 def test_a_file_without_rates_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(reproduce, ["ablation", "--rates", str(tmp_path / "none.json")])
+    result = CliRunner().invoke(papers, ["ablation", "--rates", str(tmp_path / "none.json")])
     assert result.exit_code == 2
     assert "none.json holds none; name a file" in " ".join(result.output.split())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks.commands import main as laboratory
 from dacergnn.cli import main
 from dacergnn.config import TYPICAL_RATES
 
@@ -91,6 +92,8 @@ def check_python(arguments: list[str]) -> None:
     name, *options = options
     if name in ("dacergnn", "pip", "pytest"):
         return check([name, *options])
+    if name == "benchmarks":
+        return parse(laboratory, options)
     spec = importlib.util.find_spec(name)
     assert spec is not None, f"there is no module {name}"
     path = Path(spec.origin or "")

@@ -30,7 +30,7 @@ PUBLIC = (
     "sampler",
 )
 INTERNAL = {"cli", "demo", "frontends", "graph", "library_nodes", "native", "performance", "program", "runtime"}
-INTERNAL |= {"report", "reproduce", "sdfg_passes", "tuning", "viewer"}
+INTERNAL |= {"report", "sdfg_passes", "tuning", "viewer"}
 
 
 @pytest.fixture(scope="module")

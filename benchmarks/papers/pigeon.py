@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from statistics import geometric_mean
 
+from benchmarks.papers import hector
+from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
+from benchmarks.papers.layers import CONFIGS, MODES, built, operators, problem
 from dacergnn.bench.settings import MODELS
 from dacergnn.datasets.synthetic import SPECIFICATIONS
-from dacergnn.reproduce import hector
-from dacergnn.reproduce.artefact import Artefact, Found, Picture, Row, Scale
-from dacergnn.reproduce.layers import CONFIGS, MODES, built, operators, problem
 
 HEADS, WIDTH = 1, 64
 

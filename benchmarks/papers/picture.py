@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.papers.artefact import Cell, Found
 from dacergnn.errors import DacergnnError
-from dacergnn.reproduce.artefact import Cell, Found
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999")
 """Colours that the colour-blind can tell apart, too (the first by Okabe and Ito)."""

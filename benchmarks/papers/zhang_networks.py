@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.papers.artefact import Scale
 from dacergnn.api import explain, optimize
 from dacergnn.bench.caching.facts import saved_bytes
 from dacergnn.bench.caching.networks import Layer
@@ -27,7 +28,6 @@ from dacergnn.datasets.synthetic import Specification, drawn
 from dacergnn.modules.building import building
 from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.programs import measured
-from dacergnn.reproduce.artefact import Scale
 from dacergnn.sdfg_passes import compile_program
 
 BATCHES = {f"{clouds} clouds, k={k}": (clouds, k) for clouds in (2, 32, 64) for k in (20, 40)}

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from statistics import geometric_mean
 
+from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
+from benchmarks.papers.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem, reasons
 from dacergnn.bench.settings import MODELS
 from dacergnn.datasets.synthetic import SPECIFICATIONS
-from dacergnn.reproduce.artefact import Artefact, Found, Picture, Row, Scale
-from dacergnn.reproduce.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem, reasons
 
 GRAPHS = ("aifb", "am", "bgs", "biokg", "fb15k", "mag", "mutag", "wikikg2")
 """Data sets of table 3."""

@@ -1,4 +1,4 @@
-"""Defines the command `dacergnn reproduce`."""
+"""Defines the command `python -m benchmarks papers`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import click
 import torch
 from rich.console import Console
 
+from benchmarks.papers.artefact import Scale
+from benchmarks.papers.facts import paper_facts
+from benchmarks.papers.papers import PAPERS, artefacts, chosen
+from benchmarks.papers.picture import draw
+from benchmarks.papers.report import as_json, facts_table, found_table, stem, write
 from dacergnn.bench.device_option import device_option, rates_option
 from dacergnn.bench.environment import environment
 from dacergnn.config import Rates
-from dacergnn.reproduce.artefact import Scale
-from dacergnn.reproduce.facts import paper_facts
-from dacergnn.reproduce.papers import PAPERS, artefacts, chosen
-from dacergnn.reproduce.picture import draw
-from dacergnn.reproduce.report import as_json, facts_table, found_table, stem, write
 
 
 @click.command()
@@ -33,7 +33,7 @@ from dacergnn.reproduce.report import as_json, facts_table, found_table, stem, w
 @rates_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for tables (JSON) and pictures (PNG).")  # fmt: skip
-def reproduce(
+def papers(
     paper: str, figures: tuple[int, ...], tables: tuple[int, ...], quick: bool, only_list: bool, threads: int,
     seed: int, data: str, device: str, rates: Rates | None, out: Path | None,
 ) -> None:  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.papers.artefact import Scale
 from dacergnn.api import explain
 from dacergnn.bench.candidate import Built, Candidate, make_step, unwrapped
 from dacergnn.bench.data_option import present
@@ -21,7 +22,6 @@ from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.process import OUT_OF_MEMORY, reason
 from dacergnn.config import Config
 from dacergnn.profiling import OperatorProfile, profile
-from dacergnn.reproduce.artefact import Scale
 
 BASE = ("gemm_scale_fusion", "traversal_fusion")
 CONFIGS: dict[str, Config] = {

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
+from benchmarks.papers.layers import CONFIGS, MODES, built, problem
 from dacergnn.bench.caching.candidates import compiled
 from dacergnn.bench.caching.facts import program_of
 from dacergnn.bench.caching.task import Task
@@ -20,8 +22,6 @@ from dacergnn.bench.measure import clock_of, interleave
 from dacergnn.bench.programs import HOMOGENEOUS
 from dacergnn.bench.settings import MODELS
 from dacergnn.config import PASSES, Config
-from dacergnn.reproduce.artefact import Artefact, Found, Picture, Row, Scale
-from dacergnn.reproduce.layers import CONFIGS, MODES, built, problem
 
 HIDDEN = 64
 BASE = "O2"

@@ -8,6 +8,7 @@ from typing import Any
 
 import dace
 
+from benchmarks.papers.artefact import Found, Picture, Row, Scale
 from dacergnn import datasets
 from dacergnn.bench.caching.workload import STATISTICS
 from dacergnn.bench.data_option import present
@@ -19,7 +20,6 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
 from dacergnn.graph.spaces import parse_encoding, target_space
 from dacergnn.program import Program, parse
-from dacergnn.reproduce.artefact import Found, Picture, Row, Scale
 from dacergnn.sdfg_passes import compile_program
 
 ARXIV = "arxiv~"

@@ -43,7 +43,7 @@ class Paper:
 @cache
 def paper_facts(name: str) -> Paper:
     """Returns the facts of a paper, by the name of its command."""
-    text = (files("dacergnn.reproduce") / "facts" / f"{name}.toml").read_text()
+    text = (files("benchmarks.papers") / "facts" / f"{name}.toml").read_text()
     content = tomllib.loads(text)
     facts = {
         key: tuple(Fact(f.get("key", ""), f["what"], f["value"], f["place"]) for f in part["facts"])

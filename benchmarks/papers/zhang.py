@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import geometric_mean, mean
 
+from benchmarks.papers.artefact import Artefact, Cell, Found, Picture, Row, Scale
+from benchmarks.papers.layers import reasons
+from benchmarks.papers.zhang_networks import Measured, Needs, Network, Runs, measure, planned
 from dacergnn.config import Config
-from dacergnn.reproduce.artefact import Artefact, Cell, Found, Picture, Row, Scale
-from dacergnn.reproduce.layers import reasons
-from dacergnn.reproduce.zhang_networks import Measured, Needs, Network, Runs, measure, planned
 
 REORGANIZED = ("canonical_form", "propagation_postponing")
 FUSED = (*REORGANIZED, "gemm_scale_fusion", "gemm_epilogue_fusion", "traversal_fusion")

@@ -1,4 +1,4 @@
-"""`dacergnn reproduce`: facts belong to figures that are measured, and what is found stands beside them."""
+"""`python -m benchmarks papers`: facts belong to figures that are measured, and what is found stands beside them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.commands import main
+from benchmarks.papers import ablation, hector, layers, pigeon
+from benchmarks.papers.artefact import Found, Picture, Scale
+from benchmarks.papers.facts import Fact, paper_facts
+from benchmarks.papers.layers import CONFIGS, Times, layer_times
+from benchmarks.papers.papers import PAPERS, artefacts, chosen
+from benchmarks.papers.picture import draw
+from benchmarks.papers.report import facts_table, shown
 from dacergnn.bench import ours
 from dacergnn.bench.candidate import Candidate
 from dacergnn.bench.process import OUT_OF_MEMORY
 from dacergnn.bench.programs import HOMOGENEOUS
 from dacergnn.bench.settings import MODELS
-from dacergnn.cli import main
 from dacergnn.config import LEVELS, PASSES, Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.profiling import measure
-from dacergnn.reproduce import ablation, hector, layers, pigeon
-from dacergnn.reproduce.artefact import Found, Picture, Scale
-from dacergnn.reproduce.facts import Fact, paper_facts
-from dacergnn.reproduce.layers import CONFIGS, Times, layer_times
-from dacergnn.reproduce.papers import PAPERS, artefacts, chosen
-from dacergnn.reproduce.picture import draw
-from dacergnn.reproduce.report import facts_table, shown
 
 TINY = Scale(quick=True, data=("am~0.0005",))
 
@@ -126,7 +126,7 @@ def test_layers_are_timed_with_those_of_libraries() -> None:
 
 
 def test_a_figure_is_shown_and_written(tmp_path: Path) -> None:
-    options = ["reproduce", "hector", "--table", "3", "--quick", "--data", "am~0.0005", "--out", str(tmp_path)]
+    options = ["papers", "hector", "--table", "3", "--quick", "--data", "am~0.0005", "--out", str(tmp_path)]
     result = CliRunner().invoke(main, options)
     assert result.exit_code == 0, result.output
     for word in ("Hector (ASPLOS 2024)", "the paper's numbers", "wikikg2", "2,500,604"):
@@ -136,7 +136,7 @@ def test_a_figure_is_shown_and_written(tmp_path: Path) -> None:
     assert found["machine"]["torch"]
     assert next(f for f in found["facts"] if f["key"] == "mag nodes")["here"] == 1_939_743
     assert (tmp_path / "hector_table_3.png").stat().st_size > 1000
-    listed = CliRunner().invoke(main, ["reproduce", "zhang", "--list"])
+    listed = CliRunner().invoke(main, ["papers", "zhang", "--list"])
     assert "figure 7: " in listed.output
 
 

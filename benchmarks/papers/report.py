@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dacergnn.reproduce.artefact import Cell, Found
-from dacergnn.reproduce.facts import Fact
+from benchmarks.papers.artefact import Cell, Found
+from benchmarks.papers.facts import Fact
 from dacergnn.tables import Table
 
 

@@ -13,6 +13,7 @@ from math import hypot
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
 from dacergnn.bench.data_option import present
 from dacergnn.bench.programs import program_of
 from dacergnn.errors import DacergnnError
@@ -20,7 +21,6 @@ from dacergnn.performance.contenders import OURS
 from dacergnn.performance.dataset import Measured, samples_of
 from dacergnn.performance.judging import Budget, Judged, by_depth, judge
 from dacergnn.performance.scores import scores
-from dacergnn.reproduce.artefact import Artefact, Found, Picture, Row, Scale
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, measure

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from benchmarks.papers.artefact import Artefact
 from dacergnn.errors import DacergnnError
-from dacergnn.reproduce.artefact import Artefact
 
 PAPERS = ("hector", "pigeon", "cor", "zhang", "singh", "ablation")
 """Names of the papers, which are names of modules as well; the last one is what each of our own passes gains."""
@@ -13,7 +13,7 @@ PAPERS = ("hector", "pigeon", "cor", "zhang", "singh", "ablation")
 
 def artefacts(paper: str) -> dict[str, Artefact]:
     """Returns the figures and tables of a paper by name, such as "figure 8"."""
-    return import_module(f"dacergnn.reproduce.{paper}").ARTEFACTS
+    return import_module(f"benchmarks.papers.{paper}").ARTEFACTS
 
 
 def chosen(paper: str, figures: tuple[int, ...], tables: tuple[int, ...]) -> dict[str, Artefact]:

@@ -7,16 +7,8 @@ from functools import cache
 from statistics import geometric_mean
 from typing import Any
 
-from dacergnn.bench.caching.analysis import NetworkRows, groups, least
-from dacergnn.bench.caching.runner import run
-from dacergnn.bench.caching.scheme import NAMED
-from dacergnn.bench.caching.settings import SIZES_OF_HEADS, CachingSettings
-from dacergnn.bench.caching.task import Limits, Task
-from dacergnn.bench.caching.workload import load_workload
-from dacergnn.bench.data_option import present
-from dacergnn.bench.scatter import LIMIT, scatters
-from dacergnn.reproduce.artefact import Artefact, Cell, Found, Picture, Row, Scale
-from dacergnn.reproduce.cor_formulas import (
+from benchmarks.papers.artefact import Artefact, Cell, Found, Picture, Row, Scale
+from benchmarks.papers.cor_formulas import (
     GRAPHS,
     INPUTS,
     ORDERS,
@@ -28,6 +20,14 @@ from dacergnn.reproduce.cor_formulas import (
     with_caching,
     without_caching,
 )
+from dacergnn.bench.caching.analysis import NetworkRows, groups, least
+from dacergnn.bench.caching.runner import run
+from dacergnn.bench.caching.scheme import NAMED
+from dacergnn.bench.caching.settings import SIZES_OF_HEADS, CachingSettings
+from dacergnn.bench.caching.task import Limits, Task
+from dacergnn.bench.caching.workload import load_workload
+from dacergnn.bench.data_option import present
+from dacergnn.bench.scatter import LIMIT, scatters
 
 HEADS = 8
 PASSES = {"forward_ms": "forward", "train_ms": "train"}

@@ -1,1 +1,0 @@
-"""Measures here what the papers show, and puts the papers' numbers beside it: `dacergnn reproduce`."""
