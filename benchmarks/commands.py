@@ -7,6 +7,10 @@ import click
 from dacergnn.cli import LazyGroup, Table
 
 COMMANDS: Table = {
+    "model": (
+        "benchmarks.learned_model.command:model",
+        "Collect samples of programs, and train and judge the models that choose plans.",
+    ),
     "papers": (
         "benchmarks.papers.command:papers",
         "Measure figures and tables of papers on this machine, beside the papers' numbers.",

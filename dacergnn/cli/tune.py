@@ -1,9 +1,8 @@
-"""Defines `dacergnn tune`, which measures programs for performance models to learn from, and chooses plans."""
+"""Defines `dacergnn tune`, which chooses plans by a performance model, and fits the model to this machine."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,9 @@ import click
 import torch
 from rich.console import Console
 
-from dacergnn.bench.command import progress_bar
 from dacergnn.bench.device_option import device_option, rates_option
-from dacergnn.bench.environment import environment
 from dacergnn.bench.programs import called_program, compiled_layer
-from dacergnn.cli.judge import evaluate
 from dacergnn.cli.layers import layer_options
-from dacergnn.cli.regret import regret, searches
 from dacergnn.config import LEVELS, Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
@@ -26,72 +21,20 @@ from dacergnn.program import Program
 from dacergnn.runtime.cuda_device import architectures
 from dacergnn.sdfg_passes import Compilation, compile_program
 from dacergnn.tables import Table
-from dacergnn.tuning.collect import INDEX, LAYERS, Collector, CollectSettings
+from dacergnn.tuning import calibration
+from dacergnn.tuning.collect import INDEX
 from dacergnn.tuning.features import RATES
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, seconds
 from dacergnn.tuning.model_file import own_file
 from dacergnn.tuning.predictor import Analytic
-from dacergnn.tuning.records import Row
 from dacergnn.tuning.search import PlanCandidate, beam_search, predicted
 from dacergnn.tuning.tuned import FINAL_REPEAT, MEASURED, ready, shipped
 
 
 @click.group()
 def tune() -> None:
-    """Measure plans, for performance models to learn from, and choose by one."""
-
-
-tune.add_command(evaluate)
-tune.add_command(regret)
-tune.add_command(searches)
-
-
-@tune.command()
-@click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
-              help="Samples are appended to this file; those in it are not measured again.")  # fmt: skip
-@click.option(
-    "--layers", default=len(CollectSettings.layers), show_default=True, type=click.IntRange(1), help="Random layers."
-)
-@click.option("--kind", default=CollectSettings.kind, type=click.Choice([*LAYERS]), show_default=True)
-@click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first one.")
-@click.option("--graphs", default=CollectSettings.graphs, show_default=True, help="Random graphs for each layer.")
-@click.option("--pool", default=CollectSettings.pool, show_default=True, help="Graphs with relations to draw them "
-              "from, and as many without.")  # fmt: skip
-@click.option("--builds", default=CollectSettings.builds, show_default=True, help="Plans of a layer that are built.")
-@click.option("--variants", default=CollectSettings.variants, show_default=True, help="Further plans for each build.")
-@click.option("--small", default=CollectSettings.small, show_default=True, help="Share of graphs as small as batches.")
-@click.option("--large", default=CollectSettings.large, show_default=True, help="Share of graphs of millions of edges.")
-@click.option("--repeat", default=CollectSettings.repeat, show_default=True, help="Runs of each sample.")
-@click.option("--limit", default=CollectSettings.limit, show_default=True, help="Seconds that a run may take.")
-@click.option("--threads", default=CollectSettings.threads, show_default=True)
-@device_option
-@click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
-@click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
-              "have other work meanwhile.")  # fmt: skip
-def collect(
-    path: Path, layers: int, kind: str, first: int, graphs: int, pool: int, builds: int, variants: int, small: float,
-    large: float, repeat: int, limit: float, threads: int, device: str, minutes: float, build_only: bool,
-) -> None:  # fmt: skip
-    """Measure random plans of random layers on random graphs.
-
-    Everything but the times follows from seeds. A run that was ended goes on where it stopped when it is started again
-    with the same file. The machine should have nothing else to do.
-    """
-    settings = CollectSettings(
-        range(first, first + layers), kind, graphs, pool, builds, variants, small, large, repeat, limit, threads, device
-    )
-    about: Row = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
-    if device != "cpu":
-        about["device"] = device
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    total, deadline = 0, time.monotonic() + 60 * minutes
-    with progress_bar(console) as bar:
-        task = bar.add_task("layers", total=layers)
-        for seed, count in Collector(settings, path, about).run(deadline, measures=not build_only):
-            total += count
-            bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
-    console.print(f"{total:,} samples measured into {path}.")
+    """Choose a plan by a model of performance, and fit that model to this machine."""
 
 
 @tune.command()
@@ -105,8 +48,6 @@ def calibrate(path: Path | None, threads: int | None, minutes: float) -> None:
 
     The machine should have nothing else to do.
     """
-    from dacergnn.performance.calibration import calibrate as fit
-
     threads = threads or torch.get_num_threads()
     console = Console(width=None if sys.stdout.isatty() else 200)
     model = replace(shipped(), threads=threads)
@@ -115,7 +56,7 @@ def calibrate(path: Path | None, threads: int | None, minutes: float) -> None:
         def on_layer(layers: int, samples: int) -> None:
             status.update(f"measuring: {layers} layers, {samples} samples")
 
-        found = fit(model, threads, minutes, on_layer)
+        found = calibration.calibrate(model, threads, minutes, on_layer)
     headings = ("", "mean error", "R2 of log time", "ranked right", "pairs")
     table = Table(f"{found.samples} samples, layers left out in turns", headings)
     for name, one in (("before", found.before), ("after", found.after)):

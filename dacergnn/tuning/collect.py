@@ -26,7 +26,6 @@ from dacergnn.runtime.cuda_device import architectures
 from dacergnn.runtime.executable import Executable
 from dacergnn.runtime.pool import POOL
 from dacergnn.sdfg_passes import Compilation, compile_program
-from dacergnn.tuning.common_layers import common_layer
 from dacergnn.tuning.disturbance import Reference, Undisturbed
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
@@ -52,8 +51,6 @@ LARGE_POOL = 3
 """Large graphs with relations, and as many without; all stay in memory."""
 MOST_BYTES = 6e9
 """The most bytes of the arrays of a program on a graph."""
-LAYERS: dict[str, Callable[[int], RandomLayer]] = {"random": random_layer, "common": common_layer}
-"""Kinds of layers."""
 _ELEMENTS = 1 << 26
 _LARGE_BUDGET_S = 10.0
 _MAY_BE_ZERO = ("variants", "small", "large")
@@ -64,8 +61,8 @@ class CollectSettings:
     """Describes what is measured.
 
     Args:
-        kind: Kind of layers, one of `LAYERS`.
         layers: Seeds of the layers.
+        draw: Returns the layer of a seed.
         graphs: Graphs for each layer, out of ``pool`` with relations and as many without.
         builds: Plans of a layer that lead to different code; the first is the plan that costs least on the first of
             its graphs.
@@ -78,7 +75,7 @@ class CollectSettings:
     """
 
     layers: Sequence[int] = range(500)
-    kind: str = "random"
+    draw: Callable[[int], RandomLayer] = random_layer
     graphs: int = 6
     pool: int = 80
     builds: int = 3
@@ -92,10 +89,8 @@ class CollectSettings:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name not in ("layers", "kind", "device") and not (value > 0 or (name in _MAY_BE_ZERO and value == 0)):
+            if name not in ("layers", "draw", "device") and not (value > 0 or (name in _MAY_BE_ZERO and value == 0)):
                 raise DacergnnError(f"{name}={value}: pass a positive number.")
-        if self.kind not in LAYERS:
-            raise DacergnnError(f"kind={self.kind!r} is not one of {', '.join(LAYERS)}.")
         if self.small + self.large > 1:
             raise DacergnnError(f"small={self.small} and large={self.large} are shares of the graphs; pass at most 1 "
                                 "together.")  # fmt: skip
@@ -142,8 +137,7 @@ class Collector:
             DacergnnError: The file holds samples that were made in another way.
         """
         torch.set_num_threads(self.settings.threads)
-        kind = {} if self.settings.kind == "random" else {"layers": self.settings.kind}
-        data = DataSet(self.path, {"format": FORMAT, **kind, **self.about})
+        data = DataSet(self.path, {"format": FORMAT, **self.about})
         for seed in self.settings.layers:
             if time.monotonic() > deadline:
                 return
@@ -188,7 +182,7 @@ class Collector:
         return [*dict.fromkeys(names)]
 
     def _layer(self, seed: int) -> RandomLayer:
-        return LAYERS[self.settings.kind](seed)
+        return self.settings.draw(seed)
 
     def _graph(self, name: str) -> HeteroGraph:
         if name not in self._graphs:

@@ -14,7 +14,7 @@ from dacergnn.native.cache import cache_folder
 from dacergnn.native.processor import features
 
 SHIPPED = Path(__file__).with_name("model.npz")
-"""File of the model that comes with the package; `dacergnn tune evaluate --out` trained it."""
+"""File of the model that comes with the package; `python -m benchmarks model train --out` made it."""
 
 
 def own_file(threads: int | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""Models that predict the time of programs; the code to train them is elsewhere (`dacergnn.performance`)."""
+"""Models that predict the time of programs; they are trained elsewhere."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Analytic:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Holds trained `dacergnn.performance` networks: operator features, graph convolutions, sums over operators.
+    """Holds trained networks: operator features, graph convolutions, sums over operators.
 
     The prediction is the geometric mean of the networks' predictions.
 

@@ -29,7 +29,7 @@ def load(path: Path) -> list[Row]:
     try:
         raw = lzma.decompress(path.read_bytes()) if path.suffix == _COMPRESSED else path.read_bytes()
     except (OSError, lzma.LZMAError) as error:
-        raise DacergnnError(f"{path}: {error}; name a file that `dacergnn tune collect` made.") from error
+        raise DacergnnError(f"{path}: {error}; name a file of measured programs.") from error
     whole, _, _ = raw.decode(errors="replace").rpartition("\n")
     rows: list[Row] = []
     for number, line in enumerate(whole.splitlines(), start=1):

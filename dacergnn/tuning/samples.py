@@ -1,4 +1,4 @@
-"""Samples for performance models: programs on graphs with their measured times, and the weights of samples."""
+"""Samples for performance models: programs on graphs with their measured times."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dacergnn.tuning.features import Floats, Indices, ProgramFeatures
-
-DEVIATIONS = (0.02, 0.5)
-"""The least and the largest relative deviation that a sample counts with."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +57,3 @@ def joined(programs: Sequence[ProgramFeatures]) -> Joined:
         np.repeat(np.arange(len(programs)), counts),
         len(programs),
     )
-
-
-def weights(samples: Sequence[Sample]) -> Floats:
-    """Returns the weight of each sample, 1 on average: best time of its group / its time / its relative deviation.
-
-    Both factors are those of Singh et al. Fast programs count more than slow ones, and exact measurements more than
-    noisy ones.
-    """
-    best: dict[tuple[str, ...], float] = {}
-    for sample in samples:
-        best[sample.group] = min(sample.seconds, best.get(sample.group, sample.seconds))
-    seconds = np.array([sample.seconds for sample in samples])
-    deviation = np.clip(np.array([sample.deviation for sample in samples]) / seconds, *DEVIATIONS)
-    importance = np.array([best[sample.group] for sample in samples]) / seconds / deviation
-    return (importance / importance.mean()).astype(np.float32)

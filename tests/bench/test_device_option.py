@@ -29,7 +29,7 @@ RATES = Rates(4e13, 3e12, 6e12, 1e11)
 COMMANDS = {
     "dacergnn.cli.env:env": (),
     "dacergnn.cli.tune:run": (),
-    "dacergnn.cli.tune:collect": ("--out", "samples.jsonl"),
+    "benchmarks.learned_model.command:collect": ("--out", "samples.jsonl"),
     "dacergnn.bench.command:bench": (),
     "dacergnn.bench.caching.command:caching": (),
     "benchmarks.papers.command:papers": ("ablation",),

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.commands import main
+from benchmarks.learned_model.common_layers import common_layer
 from dacergnn import Config, interpret, parse
-from dacergnn.cli import main
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.performance.dataset import samples_of
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
 from dacergnn.tuning.collect import Collector, CollectSettings
+from dacergnn.tuning.dataset import samples_of
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
@@ -169,7 +170,7 @@ def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
     with pytest.raises(DacergnnError, match="xz -d"):
         Writer(path)
     path.write_bytes(b"no such thing")
-    with pytest.raises(DacergnnError, match="tune collect"):
+    with pytest.raises(DacergnnError, match="name a file of measured programs"):
         load(path)
     path = tmp_path / "rows.jsonl"
     path.write_text("{}\n[1]\n")
@@ -185,7 +186,7 @@ def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(collect.SIZES, "large ", (500, 600))
     monkeypatch.setattr(collect, "_LARGE_BUDGET_S", 0.0)
     path = tmp_path / "samples.jsonl"
-    settings = CollectSettings(range(2), "common", 8, 8, 1, 0, 0.4, 0.3, 9, 0.05, threads=1)
+    settings = CollectSettings(range(2), common_layer, 8, 8, 1, 0, 0.4, 0.3, 9, 0.05, threads=1)
     assert sum(count for _, count in Collector(settings, path, {}).run()) > 4
     rows = load(path)
     edges = {row["graph"]: row["facts"]["rows"]["E"] for row in rows if "facts" in row}
@@ -194,14 +195,13 @@ def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pyte
     assert all(count in kinds[name.split("/")[0].split()[0]] for name, count in edges.items())
     runs = {row["graph"].startswith("large"): row.get("runs") for row in rows if "seconds" in row}
     assert runs == {True: measure.LEAST_RUNS, False: None}
-    assert rows[0]["layers"] == "common"
     assert {s.runs for s in samples_of([{**rows[0], "repeat": 9}, *rows[1:]])} == {measure.LEAST_RUNS, 9}
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"graphs": 0}, {"variants": -1}, {"limit": 0.0}, {"graphs": 9, "pool": 4}, {"kind": "known"},
+        {"graphs": 0}, {"variants": -1}, {"limit": 0.0}, {"graphs": 9, "pool": 4},
         {"small": 0.7, "large": 0.4},
     ],
 )  # fmt: skip
@@ -212,14 +212,15 @@ def test_settings_are_checked(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.usefixtures("_small")
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dacergnn.cli.tune.environment", dict)  # its threads are those before each command
+    # Its threads are those before each command.
+    monkeypatch.setattr("benchmarks.learned_model.command.environment", dict)
     path = tmp_path / "samples.jsonl"
     options = ["--layers", "1", "--graphs", "1", "--pool", "1", "--builds", "1", "--repeat", "2", "--limit", "inf"]
     options += ["--threads", "1"]
-    result = CliRunner().invoke(main, ["tune", "collect", "--out", str(path), *options, "--build-only"])
+    result = CliRunner().invoke(main, ["model", "collect", "--out", str(path), *options, "--build-only"])
     assert result.exit_code == 0, result.output
     assert samples(load(path)) == []
-    result = CliRunner().invoke(main, ["tune", "collect", "--out", str(path), *options])
+    result = CliRunner().invoke(main, ["model", "collect", "--out", str(path), *options])
     assert result.exit_code == 0, result.output
     assert f"{len(samples(load(path)))} samples measured" in result.output
 
@@ -227,6 +228,6 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_files_hold_no_samples(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     path.write_text('{"a": 1}\n')
-    result = CliRunner().invoke(main, ["tune", "evaluate", "--data", str(path)])
+    result = CliRunner().invoke(main, ["model", "judge", "--data", str(path)])
     assert result.exit_code != 0
     assert "no line says how its samples were made" in f"{result.exception} {result.output}"

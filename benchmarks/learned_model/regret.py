@@ -11,14 +11,14 @@ from math import hypot
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.ways.contest import WORTH_S, Contest
-from dacergnn.performance.dataset import Measured
-from dacergnn.performance.scores import Scores, scores
 from dacergnn.plan import Plan
 from dacergnn.sdfg_passes import Compilation
+from dacergnn.tuning.dataset import Measured
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, TimedStep, Times, measure, seconds
 from dacergnn.tuning.predictor import Model
+from dacergnn.tuning.scores import Scores, scores
 from dacergnn.tuning.search import beam_search
 from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans
 from dacergnn.tuning.tuned import FINAL_REPEAT, FINALISTS, MEASURED, REPEAT, challengers, fastest, ready

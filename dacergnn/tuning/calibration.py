@@ -19,11 +19,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dacergnn.errors import DacergnnError
-from dacergnn.performance.dataset import Measured, samples_of
-from dacergnn.performance.scores import Scores, scores
 from dacergnn.tuning.collect import Collector, CollectSettings
+from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.predictor import Array, Predictor
 from dacergnn.tuning.records import Row, load
+from dacergnn.tuning.scores import Scores, scores
 
 FIRST = 1_000_000
 """Seed of the first layer to draw from: data sets have none of them."""

@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from dacergnn.performance.network import DEPTH, GraphNetwork
-from dacergnn.performance.terms import TermNetwork
-from dacergnn.performance.training import Network, train
-from dacergnn.performance.trees import Trees
+from benchmarks.learned_model.network import DEPTH, GraphNetwork
+from benchmarks.learned_model.terms import TermNetwork
+from benchmarks.learned_model.training import Network, train
+from benchmarks.learned_model.trees import Trees
 from dacergnn.tuning.features import THREADS, ProgramFeatures
 from dacergnn.tuning.predictor import Analytic, Array, Model, Predictor
 from dacergnn.tuning.samples import Sample

@@ -15,16 +15,15 @@ from click.testing import CliRunner
 from dacergnn import Config
 from dacergnn.cli import main
 from dacergnn.errors import DacergnnError
-from dacergnn.performance import calibration
-from dacergnn.performance.calibration import calibrated, fitted, probe
-from dacergnn.performance.dataset import Measured, samples_of
-from dacergnn.tuning import collect, graphs, programs, tuned
+from dacergnn.tuning import calibration, collect, graphs, programs, tuned
+from dacergnn.tuning.calibration import calibrated, fitted, probe
 from dacergnn.tuning.collect import CollectSettings
+from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file, own_file
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.records import load
 from dacergnn.tuning.tuned import model_of, shipped
-from tests.performance import test_dataset
+from tests.benchmarks.learned_model import test_dataset
 
 
 @pytest.fixture(scope="module")

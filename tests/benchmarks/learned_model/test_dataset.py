@@ -11,22 +11,23 @@ import dace
 import numpy as np
 import pytest
 
+from benchmarks.learned_model.common_layers import common_layer
+from benchmarks.learned_model.division import FOLDS, divide
 from dacergnn import Config, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL
-from dacergnn.performance.dataset import FOLDS, Measured, divide, samples_of
-from dacergnn.performance.scores import scores
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning.collect import FORMAT
-from dacergnn.tuning.common_layers import common_layer
+from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.programs import RandomLayer, random_layer
 from dacergnn.tuning.records import Row, load
+from dacergnn.tuning.scores import scores
 from dacergnn.tuning.written import written
 
-FILES = Path(__file__).parents[2] / "benchmarks"
+FILES = Path(__file__).parents[3] / "benchmarks"
 SHIPPED = FILES / "performance_samples.jsonl.xz"
 LAYER = random_layer(2)
 FOUND = compile_program(parse(LAYER.text), LAYER.learned, Config(), dace.int32, TYPICAL, keep=False)

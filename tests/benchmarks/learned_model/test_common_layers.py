@@ -8,12 +8,12 @@ import dace
 import numpy as np
 import pytest
 
+from benchmarks.learned_model import common_layers
+from benchmarks.learned_model.common_layers import KINDS, common_layer
 from dacergnn import Config, HeteroGraph, interpret, parse
 from dacergnn.graph.profile import Profile
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program
-from dacergnn.tuning import common_layers
-from dacergnn.tuning.common_layers import KINDS, common_layer
 from tests.support.computed import Computed, assert_same, compute
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.learned_model.training import weights
 from dacergnn.errors import DacergnnError
 from dacergnn.tuning.features import THREADS, ProgramFeatures
-from dacergnn.tuning.samples import Sample, weights
+from dacergnn.tuning.samples import Sample
 
 
 class Trees:

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.learned_model.batch import Batch, Coefficients, Embedding
 from dacergnn.config import Config
 from dacergnn.modules.functions import ProgramFunction
-from dacergnn.performance.batch import Batch, Coefficients, Embedding
 from dacergnn.tuning.predictor import EPSILON
 
 DEPTH = 0

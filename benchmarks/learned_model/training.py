@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.learned_model.batch import Batch
 from dacergnn.errors import DacergnnError
-from dacergnn.performance.batch import Batch
-from dacergnn.tuning.features import THREADS, ProgramFeatures
-from dacergnn.tuning.samples import Sample, weights
+from dacergnn.tuning.features import THREADS, Floats, ProgramFeatures
+from dacergnn.tuning.samples import Sample
 
 LEARNING_RATE, WEIGHT_DECAY = 0.0075, 1e-4
 PREDICTED_AT_ONCE = 256
@@ -29,6 +29,8 @@ RANKING = 2.0
 """Weight of the second term of the loss."""
 TOGETHER = 4
 """The most samples of a group that stay together."""
+DEVIATIONS = (0.02, 0.5)
+"""The least and the largest relative deviation that a sample counts with."""
 T = TypeVar("T")
 Network = Callable[[Batch], nn.Module]
 """Makes a network from the operators of a training set."""
@@ -70,6 +72,21 @@ def ranking_error(predicted: Tensor, measured: Tensor, group: Tensor) -> Tensor:
     zeros = torch.zeros(int(group.max()) + 1, dtype=error.dtype)
     mean = zeros.index_add(0, group, error) / torch.bincount(group)
     return (error - mean[group]).abs().mean()
+
+
+def weights(samples: Sequence[Sample]) -> Floats:
+    """Returns the weight of each sample, 1 on average: best time of its group / its time / its relative deviation.
+
+    Both factors are those of Singh et al. Fast programs count more than slow ones, and exact measurements more than
+    noisy ones.
+    """
+    best: dict[tuple[str, ...], float] = {}
+    for sample in samples:
+        best[sample.group] = min(sample.seconds, best.get(sample.group, sample.seconds))
+    seconds = np.array([sample.seconds for sample in samples])
+    deviation = np.clip(np.array([sample.deviation for sample in samples]) / seconds, *DEVIATIONS)
+    importance = np.array([best[sample.group] for sample in samples]) / seconds / deviation
+    return (importance / importance.mean()).astype(np.float32)
 
 
 @contextmanager

@@ -13,14 +13,14 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from benchmarks.commands import main
+from benchmarks.learned_model import choices as command
+from benchmarks.learned_model import regret as module
+from benchmarks.learned_model.regret import regret
+from benchmarks.learned_model.searches import SEARCHES, compare
 from dacergnn import HeteroGraph
 from dacergnn.bench import programs
-from dacergnn.cli import main
-from dacergnn.cli import regret as command
 from dacergnn.modules import RGAT
-from dacergnn.performance import regret as module
-from dacergnn.performance.regret import regret
-from dacergnn.performance.searches import SEARCHES, compare
 from dacergnn.plan import Plan
 from dacergnn.tuning.features import RATES, THREADS, Described
 from dacergnn.tuning.measure import Times
@@ -30,8 +30,8 @@ from tests.tuning.test_search import graph as graph  # a fixture
 
 @pytest.fixture(autouse=True)
 def _few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for searching in ("performance.searches", "tuning.tuned"):
-        monkeypatch.setattr(f"dacergnn.{searching}.EVALUATIONS", 6)
+    for searching in ("benchmarks.learned_model.searches", "dacergnn.tuning.tuned"):
+        monkeypatch.setattr(f"{searching}.EVALUATIONS", 6)
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
@@ -43,8 +43,8 @@ def timed(monkeypatch: pytest.MonkeyPatch, first: float, step: float) -> None:
         assert all(seconds > 0 for given in steps.values() for seconds in given() if seconds is not None)
         return {n: (Times(first + step * n, 1e-3, repeat), None) for n in steps}
 
-    for used in ("performance.regret", "tuning.measure"):
-        monkeypatch.setattr(f"dacergnn.{used}.measure", measure)
+    for used in ("benchmarks.learned_model.regret", "dacergnn.tuning.measure"):
+        monkeypatch.setattr(f"{used}.measure", measure)
 
 
 @pytest.mark.interpreted
@@ -79,7 +79,7 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     layer(torch.randn(20, 4), graph).sum().backward()
     monkeypatch.setattr(programs, "compiled_layer", lambda *given: layer)
     monkeypatch.setattr(command, "shipped", lambda: SMALL_TILES)
-    options = ["tune", "regret", "--out", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
+    options = ["model", "regret", "--out", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
     options += ["--evaluations", "2", "--mode", "infer", "--models", "rgat"]
     result = CliRunner().invoke(main, options)
     assert result.exit_code == 0, result.output
@@ -115,9 +115,9 @@ def test_layers_of_libraries_are_judged_too(model: str) -> None:
 def test_searches_are_compared_in_equal_time(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     _, run = compiler(3, graph)
     timed(monkeypatch, 1.0, 1.0)
-    monkeypatch.setattr("dacergnn.performance.searches.seconds", lambda steps, repeat: {n: 1.0 + n for n in steps})
+    monkeypatch.setattr("benchmarks.learned_model.searches.seconds", lambda steps, repeat: {n: 1.0 + n for n in steps})
     clock = chain([0], count(4))  # the first search takes four seconds, and each look at the clock one
-    monkeypatch.setattr("dacergnn.performance.searches.time", SimpleNamespace(perf_counter=clock.__next__))
+    monkeypatch.setattr("benchmarks.learned_model.searches.time", SimpleNamespace(perf_counter=clock.__next__))
     fewest = Likes(lambda program: float(len(program.seconds)))
     found = compare(run, 1, graph, fewest)
     assert list(found) == [*SEARCHES]

@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dacergnn.performance.dataset import Measured
+from dacergnn.tuning.dataset import Measured
 
 CERTAIN = 2.0
 """Two plans differ if their mean times differ by more than so many standard errors of the difference."""
@@ -53,15 +53,6 @@ def scores(samples: Sequence[Measured], predicted: np.ndarray) -> Scores:
 def _determination(measured: np.ndarray, predicted: np.ndarray) -> float:
     """Returns the coefficient of determination."""
     return float(1 - np.square(measured - predicted).sum() / np.square(measured - measured.mean()).sum())
-
-
-def scores_by_family(samples: Sequence[Measured], predicted: np.ndarray) -> dict[str, Scores]:
-    """Scores predictions for the samples of each family of layers."""
-    by_family: dict[str, Scores] = {}
-    for family in sorted({s.family for s in samples}):
-        chosen = [n for n, s in enumerate(samples) if s.family == family]
-        by_family[family] = scores([samples[n] for n in chosen], predicted[chosen])
-    return by_family
 
 
 def certain_pairs(samples: Sequence[Measured]) -> Iterator[tuple[int, int]]:

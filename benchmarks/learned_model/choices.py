@@ -1,4 +1,4 @@
-"""Defines `dacergnn tune regret` and `searches`, which measure the plans that are chosen for layers on graphs."""
+"""Defines `benchmarks model regret` and `searches`, which measure the plans that are chosen for layers on graphs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import click
 import torch
 from rich.console import Console
 
+from benchmarks.learned_model import regret as regrets
+from benchmarks.learned_model.figures import draw_regrets
+from benchmarks.learned_model.searches import SEARCHES, compare
 from dacergnn.bench.command import names, progress_bar
 from dacergnn.bench.data_option import data_option
 from dacergnn.bench.environment import environment
@@ -55,8 +58,6 @@ def regret(
 
     The machine should have nothing else to do.
     """
-    from dacergnn.performance.regret import regret as measured_regret
-
     torch.set_num_threads(threads)
     settings: Row = {"features": features, "heads": heads, "builds": builds, "evaluations": evaluations}
     cases: list[Row] = [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
@@ -78,15 +79,13 @@ def regret(
             bar.update(task, description=f"{case['layer']} on {case['data']}, {case['mode']}")
             if case not in done:
                 program = program_of(case["layer"], case["data"], features, heads, case["mode"])
-                case_regret = measured_regret(*program, model, builds=builds, evaluations=evaluations)
+                case_regret = regrets.regret(*program, model, builds=builds, evaluations=evaluations)
                 rows.append({**case, **asdict(case_regret)})
                 writer.write(rows[-1:])
             bar.advance(task)
     measured = [row for row in rows if "best" in row]
     click.echo(_table(measured))
     if plots is not None:
-        from dacergnn.performance.figures import draw_regrets
-
         console.print(str(draw_regrets(measured, CHOICES, plots)))
 
 
@@ -130,8 +129,6 @@ def searches(
     models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, threads: int
 ) -> None:
     """Compare ways to search for plans by the model, in equal time: a beam, random plans, an evolution of plans."""
-    from dacergnn.performance.searches import SEARCHES, compare
-
     torch.set_num_threads(threads)
     model = replace(shipped(), threads=threads)
     title = "Plans found: measured time over that of the default (predicted; programs compiled)"

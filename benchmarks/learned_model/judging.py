@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dacergnn.performance.calibration import RIDGES, fitted
-from dacergnn.performance.contenders import CALIBRATED, OURS, calibrated, contenders, graph_networks
-from dacergnn.performance.dataset import Measured, divide, machine_factors, on_one_scale
-from dacergnn.performance.scores import Scores, scores, scores_by_family
+from benchmarks.learned_model.contenders import CALIBRATED, OURS, calibrated, contenders, graph_networks
+from benchmarks.learned_model.division import divide, machine_factors, on_one_scale
+from dacergnn.tuning.calibration import RIDGES, fitted
+from dacergnn.tuning.dataset import Measured
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.samples import Sample
+from dacergnn.tuning.scores import Scores, scores
 
 PROBE = 150
 """Samples by which a model is fitted to a machine that it has not learned from."""
@@ -67,7 +68,12 @@ class Judged:
         return {name: scores(self.samples, times) for name, times in self.predicted.items()}
 
     def by_family(self, model: str) -> dict[str, Scores]:
-        return scores_by_family(self.samples, self.predicted[model])
+        """Returns the scores of a model for the samples of each family of layers."""
+        by_family: dict[str, Scores] = {}
+        for family in sorted({s.family for s in self.samples}):
+            chosen = [n for n, s in enumerate(self.samples) if s.family == family]
+            by_family[family] = scores([self.samples[n] for n in chosen], self.predicted[model][chosen])
+        return by_family
 
 
 def judge(judged: Judged, samples: Sequence[Measured], budget: Budget, fold: int) -> None:

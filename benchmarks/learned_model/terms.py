@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dacergnn.performance.batch import Batch, Coefficients, Embedding
+from benchmarks.learned_model.batch import Batch, Coefficients, Embedding
 
 
 class TermNetwork(nn.Module):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dacergnn.errors import DacergnnError
-from dacergnn.performance.dataset import Measured
-from dacergnn.performance.scores import Scores
+from dacergnn.tuning.dataset import Measured
 from dacergnn.tuning.records import Row
+from dacergnn.tuning.scores import Scores
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 

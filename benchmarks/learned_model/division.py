@@ -1,80 +1,17 @@
-"""Reads samples from data sets of measured programs, and divides them by layers and by graphs."""
+"""Divides samples by layers and by graphs, and brings those of several machines to one scale."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import hypot
 from statistics import geometric_mean, median
 
 from dacergnn.errors import DacergnnError
-from dacergnn.tuning.features import THREADS, Described, describe
-from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.records import Row
-from dacergnn.tuning.samples import Sample
-from dacergnn.tuning.written import read
+from dacergnn.tuning.dataset import Measured
 
 FOLDS = 5
 """Number of parts of the layers, and of the graphs; one part is kept from training."""
-
-
-@dataclass(frozen=True)
-class Measured(Sample):
-    """Holds a sample of a data set.
-
-    Args:
-        family: Layers of one family resemble each other.
-        runs: Number of runs whose mean time it is.
-        machine: Names the processor, and the number of threads.
-    """
-
-    family: str
-    runs: int
-    machine: str
-
-    @property
-    def group(self) -> tuple[str, ...]:
-        """Returns the layer, the graph and the machine."""
-        return self.layer, self.graph, self.machine
-
-
-def samples_of(rows: Iterable[Row]) -> list[Measured]:
-    """Returns the samples of data sets, one after the other; a forward and its backward are one program.
-
-    Raises:
-        DacergnnError: A sample names a program or a graph that no row before it describes.
-    """
-    programs: dict[tuple[int | str, int], tuple[Described, str]] = {}
-    graphs: dict[str, GraphFacts] = {}
-    samples: list[Measured] = []
-    about: Row = {}
-    for row in rows:
-        if "format" in row:
-            about = row
-            programs.clear()
-            graphs.clear()
-        elif "programs" in row:
-            described = describe(*(read(part) for part in row["programs"]))
-            programs[row["layer"], row["plan"]] = described, row["family"]
-        elif "facts" in row:
-            graphs[row["graph"]] = GraphFacts.from_json(json.dumps(row["facts"]))
-        elif "seconds" in row:
-            key, graph = (row["layer"], row["plan"]), row["graph"]
-            if key not in programs or graph not in graphs:
-                raise DacergnnError(
-                    f"rows: plan {key[1]} of layer {key[0]}, or graph {graph}, is not described before."
-                )
-            described, family = programs[key]
-            means, deviations = zip(*row["seconds"], strict=True)
-            threads = about.get("threads", THREADS)
-            program = described.on(graphs[graph], threads=threads)
-            layer = f"{about.get('layers', 'random')} {key[0]}"
-            runs = row.get("runs", about.get("repeat", 1))
-            machine = f"{about.get('machine', {}).get('cpu', '')}, {threads} threads"
-            samples.append(Measured(program, sum(means), hypot(*deviations), layer, graph, family, runs, machine))
-    return samples
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`dacergnn tune evaluate` on a part of the data set that comes with the project."""
+"""`benchmarks model train` and `judge` on a part of the data set that comes with the project."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dacergnn.cli import main
-from dacergnn.performance.dataset import machine_factors, on_one_scale, samples_of
-from dacergnn.performance.judging import Budget, on_another_machine
+from benchmarks.commands import main
+from benchmarks.learned_model.division import machine_factors, on_one_scale
+from benchmarks.learned_model.judging import Budget, on_another_machine
+from dacergnn.tuning.dataset import samples_of
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.records import load
-from tests.performance.test_dataset import SHIPPED
+from tests.benchmarks.learned_model.test_dataset import SHIPPED
 
 
 @pytest.mark.check
@@ -21,14 +22,16 @@ def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
     part = [row for row in load(SHIPPED) if "layer" not in row or (row["layer"] < 12 and row.get("plan", 0) < 2)]
     data, out, plots = (tmp_path / name for name in ("samples.jsonl", "model.npz", "plots"))
     data.write_text("".join(json.dumps(row) + "\n" for row in part))
-    options = ["--epochs", "1", "--members", "2", "--pooled", "--cross-validate", "--depths", "0,1", "--depth", "1"]
-    options += ["--out", str(out), "--plots", str(plots)]
-    result = CliRunner().invoke(main, ["tune", "evaluate", "--data", str(data), *options])
+    options = ["--epochs", "1", "--members", "2", "--pooled", "--cross-validate", "--depths", "0,1"]
+    result = CliRunner().invoke(main, ["model", "judge", "--data", str(data), *options, "--plots", str(plots)])
     assert result.exit_code == 0, result.output
     for word in ("graph network", "pooled", "trees", "terms", "analytic", "convolutions"):
         assert word in result.output
     for figure in ("predicted.png", "ranked.png"):
         assert (plots / figure).stat().st_size > 1000
+    options = ["--epochs", "1", "--members", "2", "--depth", "1"]
+    result = CliRunner().invoke(main, ["model", "train", "--data", str(data), "--out", str(out), *options])
+    assert result.exit_code == 0, result.output
     programs = [sample.program for sample in samples_of(part)][:3]
     model = Predictor.load(out)
     assert len(model.members) == 2
@@ -57,6 +60,6 @@ def test_machines_are_judged_by_what_was_learned_on_others(tmp_path: Path) -> No
     found = on_another_machine(samples, "slow, 2 threads", Budget(epochs=1, members=1)).scores
     assert found["graph network, fitted"].mean_error < found["graph network"].mean_error
     options = ["--data", str(first), "--data", str(second), "--epochs", "1", "--members", "1", "--machines"]
-    result = CliRunner().invoke(main, ["tune", "evaluate", *options])
+    result = CliRunner().invoke(main, ["model", "judge", *options])
     assert result.exit_code == 0, result.output
     assert "learned elsewhere than on slow, 2 threads" in result.output

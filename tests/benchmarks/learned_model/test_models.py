@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.learned_model.batch import Batch
+from benchmarks.learned_model.contenders import calibrated
+from benchmarks.learned_model.network import GraphNetwork
+from benchmarks.learned_model.terms import TermNetwork
+from benchmarks.learned_model.training import Network, Trained, ranking_error, relative_error, train, weights
+from benchmarks.learned_model.trees import Trees
 from dacergnn.errors import DacergnnError
-from dacergnn.performance import GraphNetwork, TermNetwork, Trained, Trees, train
-from dacergnn.performance.batch import Batch
-from dacergnn.performance.contenders import calibrated
-from dacergnn.performance.training import Network, ranking_error, relative_error
 from dacergnn.tuning.features import FEATURE_NAMES, ProgramFeatures
 from dacergnn.tuning.predictor import Analytic, Model, Predictor
-from dacergnn.tuning.samples import Sample, joined, weights
+from dacergnn.tuning.samples import Sample, joined
 from dacergnn.tuning.terms import terms
 
 A, B = ("a", "here"), ("a", "there")

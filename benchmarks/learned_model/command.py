@@ -1,0 +1,196 @@
+"""Defines `python -m benchmarks model`: collects samples, trains performance models, and judges them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.learned_model.choices import regret, searches
+from benchmarks.learned_model.common_layers import common_layer
+from benchmarks.learned_model.contenders import CALIBRATED, OURS
+from benchmarks.learned_model.division import FOLDS, machine_factors, on_one_scale
+from benchmarks.learned_model.figures import draw_predictions, draw_ranks
+from benchmarks.learned_model.judging import Budget, Judged, by_depth, on_another_machine
+from benchmarks.learned_model.judging import judge as judge_fold
+from dacergnn.bench.command import progress_bar
+from dacergnn.bench.device_option import device_option
+from dacergnn.bench.environment import environment
+from dacergnn.errors import DacergnnError
+from dacergnn.tables import Table
+from dacergnn.tuning.collect import Collector, CollectSettings
+from dacergnn.tuning.dataset import Measured, samples_of
+from dacergnn.tuning.programs import RandomLayer, random_layer
+from dacergnn.tuning.records import Row, load
+from dacergnn.tuning.scores import Scores
+
+LAYERS: dict[str, Callable[[int], RandomLayer]] = {"random": random_layer, "common": common_layer}
+"""Kinds of layers that samples are of."""
+
+
+@click.group()
+def model() -> None:
+    """Collect samples of programs, and train and judge the models that choose plans."""
+
+
+model.add_command(regret)
+model.add_command(searches)
+
+
+@model.command()
+@click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
+              help="Samples are appended to this file; those in it are not measured again.")  # fmt: skip
+@click.option(
+    "--layers", default=len(CollectSettings.layers), show_default=True, type=click.IntRange(1), help="Random layers."
+)
+@click.option("--kind", default="random", type=click.Choice([*LAYERS]), show_default=True)
+@click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first one.")
+@click.option("--graphs", default=CollectSettings.graphs, show_default=True, help="Random graphs for each layer.")
+@click.option("--pool", default=CollectSettings.pool, show_default=True, help="Graphs with relations to draw them "
+              "from, and as many without.")  # fmt: skip
+@click.option("--builds", default=CollectSettings.builds, show_default=True, help="Plans of a layer that are built.")
+@click.option("--variants", default=CollectSettings.variants, show_default=True, help="Further plans for each build.")
+@click.option("--small", default=CollectSettings.small, show_default=True, help="Share of graphs as small as batches.")
+@click.option("--large", default=CollectSettings.large, show_default=True, help="Share of graphs of millions of edges.")
+@click.option("--repeat", default=CollectSettings.repeat, show_default=True, help="Runs of each sample.")
+@click.option("--limit", default=CollectSettings.limit, show_default=True, help="Seconds that a run may take.")
+@click.option("--threads", default=CollectSettings.threads, show_default=True)
+@device_option
+@click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
+@click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
+              "have other work meanwhile.")  # fmt: skip
+def collect(
+    path: Path, layers: int, kind: str, first: int, graphs: int, pool: int, builds: int, variants: int, small: float,
+    large: float, repeat: int, limit: float, threads: int, device: str, minutes: float, build_only: bool,
+) -> None:  # fmt: skip
+    """Measure random plans of random layers on random graphs.
+
+    Everything but the times follows from seeds. A run that was ended goes on where it stopped when it is started again
+    with the same file. The machine should have nothing else to do.
+    """
+    settings = CollectSettings(
+        range(first, first + layers),
+        LAYERS[kind],
+        graphs,
+        pool,
+        builds,
+        variants,
+        small,
+        large,
+        repeat,
+        limit,
+        threads,
+        device,
+    )
+    about: Row = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
+    if kind != "random":
+        about["layers"] = kind
+    if device != "cpu":
+        about["device"] = device
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    total, deadline = 0, time.monotonic() + 60 * minutes
+    with progress_bar(console) as bar:
+        task = bar.add_task("layers", total=layers)
+        for seed, count in Collector(settings, path, about).run(deadline, measures=not build_only):
+            total += count
+            bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
+    console.print(f"{total:,} samples measured into {path}.")
+
+
+def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in value.split(",") if part.strip().isdecimal())
+
+
+data_option = click.option(
+    "--data", "paths", required=True, multiple=True, type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="What `model collect` made; may be given several times.",
+)  # fmt: skip
+epochs_option = click.option("--epochs", default=20, show_default=True, type=click.IntRange(1))
+members_option = click.option(
+    "--members", default=4, show_default=True, type=click.IntRange(1), help="Members of each ensemble."
+)
+seed_option = click.option(
+    "--seed", default=0, show_default=True, help="Of the division of the samples, and of the training."
+)
+
+
+@model.command()
+@data_option
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File of the model.")
+@click.option("--depth", default=0, show_default=True, type=click.IntRange(0), help="Convolutions of the networks.")
+@epochs_option
+@members_option
+@seed_option
+def train(paths: tuple[Path, ...], out: Path, depth: int, epochs: int, members: int, seed: int) -> None:
+    """Train graph networks on all samples; the times of each machine are scaled to one speed."""
+    samples, factors = _samples(paths)
+    Budget(epochs, members, seed).networks(on_one_scale(samples, factors), depth).save(out)
+
+
+@model.command()
+@data_option
+@click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw figures into this folder.")
+@click.option("--cross-validate", is_flag=True, help="Train and judge in turns, so that each layer is unseen once.")
+@click.option("--machines", is_flag=True, help="Also judge on each machine after learning from the others.")
+@click.option("--depths", default="", callback=_numbers, help="Also judge graph networks with these numbers of "
+              "convolutions, as in 0,1,2,4,8.")  # fmt: skip
+@epochs_option
+@members_option
+@click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
+@seed_option
+def judge(
+    paths: tuple[Path, ...], plots: Path | None, cross_validate: bool, machines: bool, depths: tuple[int, ...],
+    epochs: int, members: int, pooled: bool, seed: int,
+) -> None:  # fmt: skip
+    """Train the performance models, and score them on layers and graphs that none of them has seen.
+
+    All models learn from the same samples, as ensembles of as many members. The times of each machine are scaled to
+    one speed.
+    """
+    (samples, factors), budget = _samples(paths), Budget(epochs, members, seed, pooled)
+    if depths:
+        click.echo(score_table("convolutions", by_depth(samples, depths, budget).scores))
+    for machine in factors if machines and len(factors) > 1 else ():
+        scores = on_another_machine(samples, machine, budget).scores
+        click.echo(score_table(f"learned elsewhere than on {machine}", scores))
+    unseen = Judged()
+    for fold in range(FOLDS if cross_validate else 1):
+        judge_fold(unseen, samples, budget, fold)
+        click.echo(f"{len(unseen.samples):,} samples of unseen layers on unseen graphs so far.")
+    click.echo(score_table("model", unseen.scores))
+    families = unseen.by_family(OURS)
+    click.echo(score_table("family", families, OURS))
+    click.echo(score_table("family", unseen.by_family(CALIBRATED), CALIBRATED))
+    if plots is not None:
+        click.echo(draw_predictions(unseen.samples, unseen.predicted, plots))
+        click.echo(draw_ranks(families, plots))
+
+
+def _samples(paths: tuple[Path, ...]) -> tuple[list[Measured], dict[str, float]]:
+    """Returns the samples of files, and how slow each machine is; says how many there are."""
+    rows: list[Row] = [row for path in paths for row in load(path)]
+    if not any("format" in row for row in rows):
+        names = ", ".join(map(str, paths))
+        raise DacergnnError(f"{names}: no line says how its samples were made; name a file of `model collect`.")
+    samples = samples_of(rows)
+    factors = machine_factors(samples)
+    for machine, factor in factors.items():
+        count = sum(s.machine == machine for s in samples)
+        click.echo(f"{count:,} samples on {machine}; {factor:.2f} times the analytic seconds.")
+    return samples, factors
+
+
+def score_table(what: str, all_scores: Mapping[str, Scores], model: str = "") -> Table:
+    """Returns a table of scores by model, or of the scores of ``model`` by family."""
+    headings = (what, "samples", "mean error", "largest", "R2 of log time", "R2 of time", "ranked right", "pairs")
+    table = Table("Unseen layers on unseen graphs" + (f", {model}" if model else ""), headings)
+    for name, one in all_scores.items():
+        table.add_row(
+            name, str(one.samples), f"{one.mean_error:.1%}", f"{one.largest_error:.0%}", f"{one.r2:.3f}",
+            f"{one.r2_seconds:.3f}", f"{one.ranked:.1%}", str(one.pairs),
+        )  # fmt: skip
+    return table
