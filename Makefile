@@ -39,7 +39,7 @@ supported: $(STAMP)
 	$(BIN)/python docs/make_supported.py
 
 bench: $(STAMP)
-	$(BIN)/dacergnn bench
+	$(BIN)/python -m benchmarks relational
 
 # What scripts/gpu_check.sh installs on a machine without network; see docs/gpu.md.
 wheels: $(STAMP)

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
-from dacergnn.bench import plain_torch
-from dacergnn.bench.caching.networks import Layer
-from dacergnn.bench.peers_pyg import edge_key
-from dacergnn.bench.plain_layout import PlainLayout
-from dacergnn.bench.plain_matmul import typed_matmul
-from dacergnn.bench.plain_ops import Adjacency, aggregate
-from dacergnn.bench.problem import Problem
+from benchmarks.caching.networks import Layer
+from benchmarks.relational import plain_torch
+from benchmarks.relational.peers_pyg import edge_key
+from benchmarks.relational.plain_layout import PlainLayout
+from benchmarks.relational.plain_matmul import typed_matmul
+from benchmarks.relational.plain_ops import Adjacency, aggregate
+from benchmarks.relational.problem import Problem
 
 SIZE, HEADS, BASES = 64, 4, 30
 
@@ -199,7 +199,7 @@ def dgl_relational_arguments(graph: Graph) -> tuple[Any, ...]:
 
 
 def dgl_plain(model: str, conv: Any) -> nn.Module:
-    from dacergnn.bench.caching import dgl
+    from benchmarks.caching import dgl
 
     heads = HEADS if model == "gat" else 1
     layer = dgl.make_layer(model, Layer(SIZE, SIZE // heads, heads, last=False))

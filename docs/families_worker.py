@@ -13,16 +13,16 @@ from families import FAMILIES, SIZE, Family, Graph, Peer, as_original, keys_of
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.batches.loading import Batch, batches, most_reached
+from benchmarks.batches.settings import RELATIONAL, TYPED
+from benchmarks.relational.candidate import Built, leaf, make_layer_step
+from benchmarks.relational.problem import Problem, load_problem
 from dacergnn.api import optimize
-from dacergnn.bench.batches.loading import Batch, batches, most_reached
-from dacergnn.bench.batches.settings import RELATIONAL, TYPED
-from dacergnn.bench.candidate import Built, leaf, make_layer_step
-from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.calls import deviation
 from dacergnn.bench.measure import Clock, interleave, time_call
 from dacergnn.bench.memory import peak_growth, return_freed
-from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.process import reason, serve
-from dacergnn.bench.reference import deviation
+from dacergnn.errors import DacergnnError
 
 TOLERANCE = 1e-3
 """The largest difference from the original, relative to the largest value; more means another function."""
@@ -183,7 +183,7 @@ def times(family: Family, problem: Problem, request: dict[str, Any]) -> dict[str
                 found = results(made, *next(source), layer=measure == "layer")
                 expected = expected or found
                 if not (error := differs(found, expected)) <= TOLERANCE:
-                    raise BenchmarkError(f"differs from the original by {error:.1e}")
+                    raise DacergnnError(f"differs from the original by {error:.1e}")
                 call = layer_step(made, next(source)[0]) if measure == "layer" else Steps(made, source)
                 for _ in range(request["warm_up"] if measure == "batch" else 1):
                     time_step(call) if measure == "batch" else call()

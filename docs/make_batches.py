@@ -1,6 +1,6 @@
 """Writes the figures of docs/results/batches.md from what a run of the suite has stored.
 
-dacergnn bench --suite batches --threads 1 --steps 10 --json batches.json
+python -m benchmarks batches --threads 1 --steps 10 --json batches.json
 python docs/make_batches.py batches.json
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from pages import FOLDER, replaced
 
-from dacergnn.bench.batches.runner import ratio_of
+from benchmarks.batches.runner import ratio_of
 from dacergnn.bench.scatter import NOTE, marked, scatters
 
 PAGE = FOLDER / "results" / "batches.md"

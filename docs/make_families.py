@@ -19,10 +19,10 @@ import click
 from matplotlib.figure import Figure
 from pages import FOLDER, replaced
 
-from dacergnn.bench.data_option import present
 from dacergnn.bench.environment import environment, load
 from dacergnn.bench.process import ask
 from dacergnn.bench.scatter import LIMIT, marked, scatters
+from dacergnn.cli.options import present
 
 README, RECORDS, PICTURE = FOLDER.parent / "README.md", FOLDER / "families.json", "docs/images/families.png"
 Record = dict[str, Any]

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 import dacergnn
-from dacergnn.bench.programs import compiled_layer
+from dacergnn.cli.named_layers import compiled_layer
 from dacergnn.demo.command import compare
 from dacergnn.profiling.result import WIDTH
 

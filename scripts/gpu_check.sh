@@ -115,7 +115,7 @@ run() {
         # Says within a few minutes whether kernels are right at all.
         first) step first 240 tests.log "${pytest[@]}" tests/gpu/test_layers.py -k same_as_on_the_processor -n 3 ;;
         bench) measure bench 540 "${bench[@]}" --build-ahead --data "$graphs" ;;
-        profile) measure profile 300 "$python" "$root/benchmarks/gpu_profile.py" --json "$kept/profile.jsonl" \
+        profile) measure profile 300 "$python" -m benchmarks gpu_profile --json "$kept/profile.jsonl" \
             --markdown "$kept/profile.md" --data aifb,mag,am,fb15k ;;
         tests) step tests 420 tests.log "${pytest[@]}" tests/gpu -m "not alone" -n "$workers" --dist worksteal "${few[@]}" ;;
         alone) step alone 120 tests.log "${pytest[@]}" tests/gpu -m alone ;;
@@ -150,7 +150,7 @@ checker=$(command -v compute-sanitizer || echo /usr/local/cuda/compute-sanitizer
 sanitizer=(env PYTORCH_NO_CUDA_MEMORY_CACHING=1 "$checker" --kernel-name kns=dacergnn --report-api-errors no --error-exitcode 9)
 # Ours are compiled by the rates that `rates` has measured.
 rates=$kept/rates.json
-bench=("$python" "$root/benchmarks/gpu.py" --json "$kept/bench.jsonl" --markdown "$kept/bench.md")
+bench=("$python" -m benchmarks devices --json "$kept/bench.jsonl" --markdown "$kept/bench.md")
 
 todo=${steps//,/ }
 if [[ -z $todo ]]; then

@@ -18,16 +18,16 @@ from rich.console import Console
 from benchmarks.learned_model import regret as regrets
 from benchmarks.learned_model.figures import draw_regrets
 from benchmarks.learned_model.searches import SEARCHES, compare
-from dacergnn.bench.command import names, progress_bar
-from dacergnn.bench.data_option import data_option
+from benchmarks.programs import HOMOGENEOUS, program_of
 from dacergnn.bench.environment import environment
-from dacergnn.bench.programs import HOMOGENEOUS, program_of
-from dacergnn.bench.settings import MODES
+from dacergnn.bench.measure import MODES
+from dacergnn.cli.bars import progress_bar
 from dacergnn.cli.layers import MODELS
+from dacergnn.cli.options import data_option, names
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row, Writer, load
 from dacergnn.tables import Table
 from dacergnn.tuning.model_file import SHIPPED
-from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.tuned import shipped
 
 CHOICES = {"default": "off", "model": "model", "fast": "fast", "measure": "measure"}

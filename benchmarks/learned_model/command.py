@@ -17,15 +17,15 @@ from benchmarks.learned_model.division import FOLDS, machine_factors, on_one_sca
 from benchmarks.learned_model.figures import draw_predictions, draw_ranks
 from benchmarks.learned_model.judging import Budget, Judged, by_depth, on_another_machine
 from benchmarks.learned_model.judging import judge as judge_fold
-from dacergnn.bench.command import progress_bar
-from dacergnn.bench.device_option import device_option
 from dacergnn.bench.environment import environment
+from dacergnn.cli.bars import progress_bar
+from dacergnn.cli.options import device_option, numbers
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
 from dacergnn.tuning.collect import Collector, CollectSettings
 from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.programs import RandomLayer, random_layer
-from dacergnn.tuning.records import Row, load
 from dacergnn.tuning.scores import Scores
 
 LAYERS: dict[str, Callable[[int], RandomLayer]] = {"random": random_layer, "common": common_layer}
@@ -101,10 +101,6 @@ def collect(
     console.print(f"{total:,} samples measured into {path}.")
 
 
-def _numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in value.split(",") if part.strip().isdecimal())
-
-
 data_option = click.option(
     "--data", "paths", required=True, multiple=True, type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="What `model collect` made; may be given several times.",
@@ -136,7 +132,7 @@ def train(paths: tuple[Path, ...], out: Path, depth: int, epochs: int, members: 
 @click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw figures into this folder.")
 @click.option("--cross-validate", is_flag=True, help="Train and judge in turns, so that each layer is unseen once.")
 @click.option("--machines", is_flag=True, help="Also judge on each machine after learning from the others.")
-@click.option("--depths", default="", callback=_numbers, help="Also judge graph networks with these numbers of "
+@click.option("--depths", default="", callback=numbers, help="Also judge graph networks with these numbers of "
               "convolutions, as in 0,1,2,4,8.")  # fmt: skip
 @epochs_option
 @members_option

@@ -8,26 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from dacergnn.errors import DacergnnError
+from dacergnn.bench.picture import COLOURS, new_figure
+from dacergnn.json_lines import Row
 from dacergnn.tuning.dataset import Measured
-from dacergnn.tuning.records import Row
 from dacergnn.tuning.scores import Scores
-
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 
 
 def draw_predictions(samples: Sequence[Measured], predicted: Mapping[str, np.ndarray], folder: Path) -> Path:
-    """Draws measured against predicted times, a panel for each model, as ``predicted.png``.
-
-    Raises:
-        DacergnnError: matplotlib is not installed.
-    """
+    """Draws measured against predicted times, a panel for each model, as ``predicted.png``."""
     measured = np.array([s.seconds for s in samples])
-    figure = _figure(3.2 * len(predicted), 3.4)
+    figure = new_figure(3.2 * len(predicted), 3.4)
     panels = figure.subplots(1, len(predicted), sharex=True, sharey=True, squeeze=False)[0]
     ends = np.array([0.7 * measured.min(), 1.4 * measured.max()])
     for panel, (name, times) in zip(panels, predicted.items(), strict=True):
-        panel.loglog(measured, times, ".", markersize=3, alpha=0.5, color=COLORS[0])
+        panel.loglog(measured, times, ".", markersize=3, alpha=0.5, color=COLOURS[0])
         panel.loglog(ends, ends, color="black", linewidth=0.8)
         panel.set(title=name, xlabel="measured s", xlim=ends)
     panels[0].set_ylabel("predicted s")
@@ -36,10 +30,10 @@ def draw_predictions(samples: Sequence[Measured], predicted: Mapping[str, np.nda
 
 def draw_ranks(by_family: Mapping[str, Scores], folder: Path) -> Path:
     """Draws the share of pairs of plans that are ranked right in each family of layers, as ``ranked.png``."""
-    figure = _figure(7, 0.8 + 0.25 * len(by_family))
+    figure = new_figure(7, 0.8 + 0.25 * len(by_family))
     panel = figure.subplots()
     labels = [f"{family} ({scores.pairs})" for family, scores in by_family.items()]
-    panel.barh(labels, [100 * scores.ranked for scores in by_family.values()], color=COLORS[0])
+    panel.barh(labels, [100 * scores.ranked for scores in by_family.values()], color=COLOURS[0])
     panel.invert_yaxis()
     panel.set(xlabel="% of pairs ranked right", xlim=(0, 100), ylabel="family (pairs)")
     return _saved(figure, folder / "ranked.png")
@@ -52,27 +46,19 @@ def draw_regrets(rows: Sequence[Row], choices: Mapping[str, str], folder: Path) 
         rows: Cases: the fields of `Regret`, and the layer, widths, graph and mode.
         choices: Names of fields with the seconds of a plan, and their labels.
     """
-    figure = _figure(8, 1 + 0.2 * len(rows))
+    figure = new_figure(8, 1 + 0.2 * len(rows))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(2, 1))
     places = np.arange(len(rows))
-    for (choice, name), color, marker in zip(choices.items(), COLORS, "s.x", strict=False):
+    for (choice, name), color, marker in zip(choices.items(), COLOURS, "s.x", strict=False):
         left.plot([r[choice] / r["best"] for r in rows], places, marker, color=color, label=f'"{name}"')
     left.set_yticks(places, [f"{r['layer']} {r['features']}/{r['heads']} {r['data']} {r['mode']}" for r in rows])
     left.invert_yaxis()
     left.set(xlabel="time over the fastest plan's")
     left.grid(axis="x", alpha=0.3)
     left.legend()
-    right.barh(places, [100 * r["scores"]["ranked"] for r in rows], color=COLORS[0])
+    right.barh(places, [100 * r["scores"]["ranked"] for r in rows], color=COLOURS[0])
     right.set(xlabel="% of pairs ranked right", xlim=(0, 100))
     return _saved(figure, folder / "regret.png")
-
-
-def _figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise DacergnnError('Figures need matplotlib; install it with pip install "dacergnn[plot]".') from None
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _saved(figure: Any, path: Path) -> Path:

@@ -31,7 +31,7 @@ class Trees:
         try:
             ensemble = import_module("sklearn.ensemble")
         except ImportError:
-            raise DacergnnError('Trees need scikit-learn; install it with pip install "dacergnn[tune]".') from None
+            raise DacergnnError("Trees need scikit-learn; install it with pip install scikit-learn.") from None
         self._model: Any = ensemble.HistGradientBoostingRegressor(
             max_iter=rounds, random_state=seed, early_stopping=False
         )

@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
+from benchmarks.caching.candidates import compiled
+from benchmarks.caching.facts import program_of
+from benchmarks.caching.task import Task
+from benchmarks.caching.workload import load_workload
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
 from benchmarks.papers.layers import CONFIGS, MODES, built, problem
-from dacergnn.bench.caching.candidates import compiled
-from dacergnn.bench.caching.facts import program_of
-from dacergnn.bench.caching.task import Task
-from dacergnn.bench.caching.workload import load_workload
-from dacergnn.bench.candidate import Built, make_step, step_of
-from dacergnn.bench.data_option import present
+from benchmarks.programs import HOMOGENEOUS
+from benchmarks.relational.candidate import Built, make_step, step_of
+from benchmarks.relational.settings import MODELS
 from dacergnn.bench.measure import clock_of, interleave
-from dacergnn.bench.programs import HOMOGENEOUS
-from dacergnn.bench.settings import MODELS
+from dacergnn.cli.options import present
 from dacergnn.config import PASSES, Config
 
 HIDDEN = 64

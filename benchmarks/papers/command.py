@@ -15,8 +15,8 @@ from benchmarks.papers.facts import paper_facts
 from benchmarks.papers.papers import PAPERS, artefacts, chosen
 from benchmarks.papers.picture import draw
 from benchmarks.papers.report import as_json, facts_table, found_table, stem, write
-from dacergnn.bench.device_option import device_option, rates_option
 from dacergnn.bench.environment import environment
+from dacergnn.cli.options import device_option, rates_option
 from dacergnn.config import Rates
 
 

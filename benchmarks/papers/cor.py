@@ -7,6 +7,12 @@ from functools import cache
 from statistics import geometric_mean
 from typing import Any
 
+from benchmarks.caching.analysis import NetworkRows, groups, least
+from benchmarks.caching.runner import run
+from benchmarks.caching.scheme import NAMED
+from benchmarks.caching.settings import SIZES_OF_HEADS, CachingSettings
+from benchmarks.caching.task import Limits, Task
+from benchmarks.caching.workload import load_workload
 from benchmarks.papers.artefact import Artefact, Cell, Found, Picture, Row, Scale
 from benchmarks.papers.cor_formulas import (
     GRAPHS,
@@ -20,14 +26,8 @@ from benchmarks.papers.cor_formulas import (
     with_caching,
     without_caching,
 )
-from dacergnn.bench.caching.analysis import NetworkRows, groups, least
-from dacergnn.bench.caching.runner import run
-from dacergnn.bench.caching.scheme import NAMED
-from dacergnn.bench.caching.settings import SIZES_OF_HEADS, CachingSettings
-from dacergnn.bench.caching.task import Limits, Task
-from dacergnn.bench.caching.workload import load_workload
-from dacergnn.bench.data_option import present
 from dacergnn.bench.scatter import LIMIT, scatters
+from dacergnn.cli.options import present
 
 HEADS = 8
 PASSES = {"forward_ms": "forward", "train_ms": "train"}

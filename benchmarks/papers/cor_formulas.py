@@ -8,10 +8,10 @@ from typing import Any
 
 import dace
 
+from benchmarks.caching.workload import STATISTICS
 from benchmarks.papers.artefact import Found, Picture, Row, Scale
 from dacergnn import datasets
-from dacergnn.bench.caching.workload import STATISTICS
-from dacergnn.bench.data_option import present
+from dacergnn.cli.options import present
 from dacergnn.config import Config
 from dacergnn.cost import ITEM, Cost, program_cost
 from dacergnn.datasets import Dataset

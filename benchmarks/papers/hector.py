@@ -9,7 +9,7 @@ from statistics import geometric_mean
 
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
 from benchmarks.papers.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem, reasons
-from dacergnn.bench.settings import MODELS
+from benchmarks.relational.settings import MODELS
 from dacergnn.datasets.synthetic import SPECIFICATIONS
 
 GRAPHS = ("aifb", "am", "bgs", "biokg", "fb15k", "mag", "mutag", "wikikg2")

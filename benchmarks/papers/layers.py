@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from benchmarks.papers.artefact import Scale
+from benchmarks.relational.candidate import Built, Candidate, make_step, unwrapped
+from benchmarks.relational.ours import configured
+from benchmarks.relational.parameters import make_parameters
+from benchmarks.relational.peers import candidates
+from benchmarks.relational.problem import Problem, load_problem
 from dacergnn.api import explain
-from dacergnn.bench.candidate import Built, Candidate, make_step, unwrapped
-from dacergnn.bench.data_option import present
 from dacergnn.bench.measure import Timing, clock_of, interleave
-from dacergnn.bench.ours import configured
-from dacergnn.bench.parameters import make_parameters
-from dacergnn.bench.peers import candidates
-from dacergnn.bench.problem import Problem, load_problem
 from dacergnn.bench.process import OUT_OF_MEMORY, reason
+from dacergnn.cli.options import present
 from dacergnn.config import Config
 from dacergnn.profiling import OperatorProfile, profile
 

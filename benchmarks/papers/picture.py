@@ -6,43 +6,33 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.papers.artefact import Cell, Found
-from dacergnn.errors import DacergnnError
+from dacergnn.bench.picture import colour, new_figure
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C613C", "#999999")
-"""Colours that the colour-blind can tell apart, too (the first by Okabe and Ito)."""
 MOST_LABELS = 60
 """Rows up to which each is labelled."""
 
 
 def draw(found: Found, title: str, path: Path) -> None:
-    """Draws a result into a file.
-
-    Raises:
-        DacergnnError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise DacergnnError('Pictures need matplotlib; install it with pip install "dacergnn[plot]".') from None
+    """Draws a result into a file."""
     picture = found.picture
     labels = [" ".join(str(cell) for cell in row[: picture.labels] if cell is not None) for row in found.rows]
-    figure = Figure(figsize=(max(6.0, min(0.35 * len(labels) + 2, 16)), 4.2), layout="constrained")
+    figure = new_figure(max(6.0, min(0.35 * len(labels) + 2, 16)), 4.2)
     axes: Any = figure.subplots()
     series = {name: [_number(row[found.columns.index(name)]) for row in found.rows] for name in picture.values}
     places = range(len(labels))
     if picture.lines:
-        for (name, values), colour in zip(series.items(), _colours(len(series)), strict=True):
-            axes.plot(places, values, marker="o", color=colour, label=name)
+        for n, (name, values) in enumerate(series.items()):
+            axes.plot(places, values, marker="o", color=colour(n), label=name)
     elif picture.stacked:
         bottom = [0.0] * len(labels)
-        for (name, values), colour in zip(series.items(), _colours(len(series)), strict=True):
+        for n, (name, values) in enumerate(series.items()):
             heights = [0.0 if value != value else value for value in values]
-            axes.bar(places, heights, 0.8, bottom=bottom, color=colour, label=name)
+            axes.bar(places, heights, 0.8, bottom=bottom, color=colour(n), label=name)
             bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     else:
         width = 0.8 / max(len(series), 1)
-        for n, ((name, values), colour) in enumerate(zip(series.items(), _colours(len(series)), strict=True)):
-            axes.bar([place + n * width for place in places], values, width, color=colour, label=name, align="edge")
+        for n, (name, values) in enumerate(series.items()):
+            axes.bar([place + n * width for place in places], values, width, color=colour(n), label=name, align="edge")
     if picture.logarithmic:
         axes.set_yscale("log")
     if picture.reference is not None:
@@ -59,7 +49,3 @@ def draw(found: Found, title: str, path: Path) -> None:
 
 def _number(cell: Cell) -> float:
     return float(cell) if isinstance(cell, (int, float)) else float("nan")
-
-
-def _colours(count: int) -> list[str]:
-    return [COLOURS[n % len(COLOURS)] for n in range(count)]

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from benchmarks.papers import hector
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
 from benchmarks.papers.layers import CONFIGS, MODES, built, operators, problem
-from dacergnn.bench.settings import MODELS
+from benchmarks.relational.settings import MODELS
 from dacergnn.datasets.synthetic import SPECIFICATIONS
 
 HEADS, WIDTH = 1, 64

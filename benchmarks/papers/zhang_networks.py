@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks.caching.facts import saved_bytes
+from benchmarks.caching.networks import Layer
+from benchmarks.caching.task import Task
+from benchmarks.caching.workload import Workload, load_workload
 from benchmarks.papers.artefact import Scale
+from benchmarks.relational.candidate import Built, make_layer_step, step_of
+from benchmarks.relational.peers import library_module
 from dacergnn.api import explain, optimize
-from dacergnn.bench.caching.facts import saved_bytes
-from dacergnn.bench.caching.networks import Layer
-from dacergnn.bench.caching.task import Task
-from dacergnn.bench.caching.workload import Workload, load_workload
-from dacergnn.bench.candidate import Built, make_layer_step, step_of
-from dacergnn.bench.data_option import present
 from dacergnn.bench.measure import clock_of, interleave
-from dacergnn.bench.peers import library_module
 from dacergnn.bench.process import OUT_OF_MEMORY, reason
+from dacergnn.cli.options import present
 from dacergnn.config import Config
 from dacergnn.cost import Cost, program_cost
 from dacergnn.datasets.clouds import CLOUDS, point_clouds
@@ -257,7 +257,7 @@ def _pyg() -> Any:
 
 def _dgl() -> Any:
     library_module("dgl")
-    from dacergnn.bench.caching import dgl
+    from benchmarks.caching import dgl
 
     return dgl
 

@@ -1,11 +1,9 @@
-"""Compares our layers with PyG, DGL and plain PyTorch: `run(models=("rgcn",), data=("aifb",))`."""
+"""Compares models with compiled ones: `compare(Subject(layer="gat", data="cora"), ("cache_all", "auto"))`."""
 
 from __future__ import annotations
 
-from dacergnn.bench.errors import BenchmarkError
+from dacergnn.bench.comparison import Comparison, compare
 from dacergnn.bench.rates import measure_rates
-from dacergnn.bench.report import Report
-from dacergnn.bench.runner import run
-from dacergnn.bench.settings import BenchSettings
+from dacergnn.bench.subject import Subject
 
-__all__ = ["BenchSettings", "BenchmarkError", "Report", "measure_rates", "run"]
+__all__ = ["Comparison", "Subject", "compare", "measure_rates"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,6 +44,28 @@ def environment() -> dict[str, str | int]:
         "driver": driver(),
         "CUDA toolkit": toolkit(),
     }
+
+
+def about(**more: Any) -> dict[str, Any]:
+    """Returns the first record of a file: the environment, command, date, the commit of a checkout, and more."""
+    program = Path(sys.argv[0])
+    name = f"python -m {program.parent.name}" if program.name == "__main__.py" else program.name
+    return {
+        "environment": environment(),
+        "command": " ".join((name, shlex.join(sys.argv[1:]))),
+        "commit": commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **more,
+    }
+
+
+def commit() -> str:
+    """Returns the commit of the checkout that this package is in, "" for an installed package."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    with suppress(OSError):
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        return run.stdout.strip() if run.returncode == 0 else ""
+    return ""
 
 
 def machine() -> dict[str, str | int]:

@@ -6,13 +6,17 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from dacergnn.bench.scatter import scatters
 
+K = TypeVar("K")
+MODES = ("infer", "train")
+"""What is timed: a forward without gradients, or a forward and a backward."""
 TURN_S = 0.002
 """A turn lasts at least this long, so that short calls are not all measured with cold caches."""
 REST_S = 0.001
@@ -60,6 +64,13 @@ def time_call(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
+def time_of_processor(call: Callable[[], Any]) -> float:
+    """Returns the seconds that one call takes of all processors."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
 def time_on_device(call: Callable[[], Any], times: int = 1) -> float:
     """Returns the mean seconds of calls in a row on the current CUDA device, by events of its stream; waits for all."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -72,12 +83,12 @@ def time_on_device(call: Callable[[], Any], times: int = 1) -> float:
 
 
 def interleave(
-    calls: Mapping[str, Callable[[], Any]],
+    calls: Mapping[K, Callable[[], Any]],
     repeat: int = 30,
     budget_s: float = 20.0,
     on_round: Callable[[int, int], None] | None = None,
     clock: Clock | None = None,
-) -> dict[str, Timing]:
+) -> dict[K, Timing]:
     """Times every call in turns, one after the other, for `repeat` rounds or until the budget is spent.
 
     Every call has run once before, and each is tried first, the slow ones twice while there is time. The fastest go
@@ -112,9 +123,9 @@ def interleave(
     return timings
 
 
-def _with_time_for_rounds(tries: Mapping[str, float], left_s: float) -> list[str]:
+def _with_time_for_rounds(tries: Mapping[K, float], left_s: float) -> list[K]:
     """Returns the names of the fastest calls of which `LEAST_ROUNDS` rounds take no longer, in their order."""
-    chosen: set[str] = set()
+    chosen: set[K] = set()
     for name in sorted(tries, key=tries.__getitem__):
         left_s -= LEAST_ROUNDS * (max(tries[name], TURN_S) + REST_S)
         if left_s < 0:
@@ -123,11 +134,11 @@ def _with_time_for_rounds(tries: Mapping[str, float], left_s: float) -> list[str
     return [name for name in tries if name in chosen]
 
 
-def _take_turn(call: Callable[[], Any], timing: Timing) -> None:
+def _take_turn(call: Callable[[], Any], timing: Timing, timed: Callable[[Callable[[], Any]], float]) -> None:
     time.sleep(REST_S)
     end = time.perf_counter() + TURN_S
     while True:
-        timing.samples.append(time_call(call))
+        timing.samples.append(timed(call))
         if time.perf_counter() >= end:
             return
 
@@ -147,7 +158,9 @@ class Clock:
     take_turn: Callable[[Callable[[], Any], Timing], None]
 
 
-ON_PROCESSOR = Clock(time_call, _take_turn)
+ON_PROCESSOR = Clock(time_call, partial(_take_turn, timed=time_call))
+OF_PROCESSOR = Clock(time_of_processor, partial(_take_turn, timed=time_of_processor))
+"""Measures what all threads of this process spend, whatever else the machine does."""
 ON_DEVICE = Clock(time_on_device, _take_turn_on_device)
 
 

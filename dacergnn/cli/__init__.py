@@ -13,10 +13,7 @@ from dacergnn.errors import DacergnnError
 Table = dict[str, tuple[str, str]]
 """Name of a command -> (module:attribute, one line of help)."""
 COMMANDS: Table = {
-    "bench": (
-        "dacergnn.bench.command:bench",
-        "Measure compiled layers against those of PyG, DGL and plain PyTorch.",
-    ),
+    "bench": ("dacergnn.cli.bench:bench", "Compare a model as it is with the same model compiled: times and memory."),
     "cache": ("dacergnn.cli.cache:cache", "Show or empty the cache of builds."),
     "demo": (
         "dacergnn.demo.command:demo",
@@ -29,7 +26,6 @@ COMMANDS: Table = {
         "dacergnn.cli.forecast:forecast",
         "Forecast the times of a layer's kernels on a CUDA device that need not be there.",
     ),
-    "plot": ("dacergnn.bench.plot.command:plot", "Draw the figures of a benchmark of caching strategies."),
     "profile": ("dacergnn.cli.profile:profile", "Measure the operators of a layer on a graph, one by one."),
     "tune": ("dacergnn.cli.tune:tune", "Choose plans of programs by measurements, and by models that learn from them."),
     "view": ("dacergnn.cli.view:view", "Save and show the SDFGs of a layer, step by step."),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from dacergnn.bench.device_option import device_option
 from dacergnn.bench.environment import described, environment
 from dacergnn.bench.rates import measure_rates, precision
+from dacergnn.cli.options import device_option
 
 
 @click.command()

@@ -18,7 +18,7 @@ def explain(
 ) -> None:  # fmt: skip
     """Show what becomes of a layer on a graph, with estimates of its time and memory."""
     import dacergnn
-    from dacergnn.bench.programs import compiled_layer
+    from dacergnn.cli.named_layers import compiled_layer
 
     report = dacergnn.explain(compiled_layer(model, data, features, heads, plan), verbose=verbose)
     click.echo(report.to_json() if as_json else str(report))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,34 +31,17 @@ def export(
     in eval mode and the arguments of a call, as a tuple.
     """
     import dacergnn
+    from dacergnn.bench.subject import made_by
 
     options: dict[str, Any] = {"name": name, "weights": weights, "target_cpu": list(target_cpu)}
     options["cuda_arch"] = cuda_arch or None
     if Path(source).is_file():
         made = dacergnn.export(dacergnn.load_exported(source), out, **options)
+    elif ":" not in source:
+        raise DacergnnError(f"{source} is no file; name one that torch.export.save wrote, or MODULE:FUNCTION.")
     else:
-        model, example = _made(source)
+        model, example = made_by(source)
         made = dacergnn.export(model, out, example=example, **options)
     for path in (made.library, made.header, made.manifest, made.weights):
         if path is not None:
             click.echo(f"{path}  {path.stat().st_size:,} bytes")
-
-
-def _made(source: str) -> tuple[Any, Any]:
-    """Returns the model and the arguments that a function of the user returns."""
-    module, _, function = source.partition(":")
-    if not function:
-        raise DacergnnError(f"{source} is no file; name one that torch.export.save wrote, or MODULE:FUNCTION.")
-    sys.path.insert(0, "")  # modules of the working directory, as `python -m` finds them
-    try:
-        make: Any = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise DacergnnError(f"{source}: {error}; name a function of a module that Python finds here.") from error
-    finally:
-        sys.path.remove("")
-    if not callable(make):
-        raise DacergnnError(f"{source} is no function; name one that returns a model and a tuple of arguments.")
-    made: Any = make()
-    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], tuple):  # pyright: ignore[reportUnknownArgumentType]
-        raise DacergnnError(f"{source} returned {type(made).__name__}; return a model and a tuple of arguments.")  # pyright: ignore[reportUnknownArgumentType]
-    return made  # pyright: ignore[reportUnknownVariableType]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dacergnn.bench.settings import MODES
+from dacergnn.bench.measure import MODES
 from dacergnn.cli.layers import layer_options, plan_option
 from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
@@ -41,7 +41,7 @@ def forecast(
     import torch
 
     import dacergnn
-    from dacergnn.bench.programs import native_layer
+    from dacergnn.cli.named_layers import native_layer
 
     device = named(gpu or ("h100" if arch is None else first_of(arch)), precision)
     if arch is not None and arch > device.architecture:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dacergnn.bench.data_option import data_option
+from dacergnn.cli.options import data_option
 from dacergnn.plan import Plan
 
 MODELS = ("rgcn", "rgat", "hgt")

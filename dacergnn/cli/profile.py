@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from dacergnn.bench.command import names
-from dacergnn.bench.settings import MODES
+from dacergnn.bench.measure import MODES
 from dacergnn.cli.layers import layer_options, plan_option
+from dacergnn.cli.options import names
 from dacergnn.config import PASSES, Config
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
@@ -39,7 +39,7 @@ def profile(
     import torch
 
     import dacergnn
-    from dacergnn.bench.programs import native_layer
+    from dacergnn.cli.named_layers import native_layer
 
     if device == "cuda" and not torch.cuda.is_available():
         raise DacergnnError("device: torch finds no CUDA device here; leave --device out to run on the processor.")

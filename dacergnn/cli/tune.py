@@ -11,9 +11,9 @@ import click
 import torch
 from rich.console import Console
 
-from dacergnn.bench.device_option import device_option, rates_option
-from dacergnn.bench.programs import called_program, compiled_layer
 from dacergnn.cli.layers import layer_options
+from dacergnn.cli.named_layers import called_program, compiled_layer
+from dacergnn.cli.options import device_option, rates_option
 from dacergnn.config import LEVELS, Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan

@@ -26,7 +26,7 @@ def view(
     model: str, data: str, features: int, heads: int, plan: Plan | None, out: Path, open_page: bool, dace: bool
 ) -> None:
     """Save the SDFGs of every step of a layer, and a page that shows the steps; open the page."""
-    from dacergnn.bench.programs import compiled_layer
+    from dacergnn.cli.named_layers import compiled_layer
     from dacergnn.modules.sdfg_files import PAGE
 
     layer: Any = compiled_layer(model, data, features, heads, plan)

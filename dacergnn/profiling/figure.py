@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dacergnn.bench.plot import needing_matplotlib
+from dacergnn.bench.picture import colour, new_figure
 from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.errors import DacergnnError
 from dacergnn.profiling.operator_time import OperatorTime
@@ -22,11 +22,6 @@ def save(calls: Mapping[str, Sequence[OperatorTime]], path: Path) -> None:
     Raises:
         DacergnnError: matplotlib is not installed, or does not know the format.
     """
-    with needing_matplotlib("a plot of operators"):
-        from matplotlib.figure import Figure
-
-        from dacergnn.bench.plot.draw import COLOURS
-
     bars = {
         f"{role}\n{label}".strip(): own
         for label, operators in calls.items()
@@ -35,14 +30,14 @@ def save(calls: Mapping[str, Sequence[OperatorTime]], path: Path) -> None:
     }
     highest = max(sum(operator.ms for operator in own) for own in bars.values())
     kinds = [*dict.fromkeys(operator.kind for own in bars.values() for operator in own)]
-    figure = Figure(figsize=(3.0 + 1.6 * len(bars), 5.0), layout="constrained")
+    figure = new_figure(3.0 + 1.6 * len(bars), 5.0, "a plot of operators")
     axes = figure.subplots()
     handles: dict[str, Any] = {}
     for place, own in enumerate(bars.values()):
         bottom = 0.0
         for operator in own:
-            colour = COLOURS[kinds.index(operator.kind) % len(COLOURS)]
-            bar = axes.bar(place, operator.ms, 0.85, bottom=bottom, color=colour, edgecolor="white", linewidth=0.6)
+            shade = colour(kinds.index(operator.kind))
+            bar = axes.bar(place, operator.ms, 0.85, bottom=bottom, color=shade, edgecolor="white", linewidth=0.6)
             handles.setdefault(operator.kind, bar)
             if operator.ms >= NAMED * highest:
                 middle = bottom + operator.ms / 2

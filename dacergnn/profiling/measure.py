@@ -12,8 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch import nn
 
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
@@ -54,34 +53,19 @@ def profile(model: nn.Module, /, *args: Any, **kwargs: Any) -> OperatorProfile:
     Raises:
         DacergnnError: The call runs no compiled operator, or replays CUDA graphs, or another profile is being made.
     """
+    from dacergnn.bench.calls import training_step  # imported only where something is measured
+
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DacergnnError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
     if not _profiling.acquire(blocking=False):
         raise DacergnnError("model: another profile is being made in this process; wait for its end.")
     try:
-        return _profile(model, _step(model, args, kwargs))
+        return _profile(model, training_step(model, args, kwargs))
     finally:
         _profiling.release()
 
 
-def _step(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], None]:
-    """Returns a function that runs a call, and the backward of its results."""
-    leaves = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.requires_grad]
-    leaves += [p for p in model.parameters() if p.requires_grad]
-    seeds: list[Tensor] = []
-
-    def step() -> None:
-        outputs = tree_leaves(model(*args, **kwargs))
-        results = [t for t in outputs if isinstance(t, Tensor) and t.requires_grad]
-        if results and leaves:
-            if [s.shape for s in seeds] != [r.shape for r in results]:  # made once, since it takes time
-                seeds[:] = [torch.ones_like(r) for r in results]
-            torch.autograd.grad(results, leaves, seeds, allow_unused=True)
-
-    return step
-
-
-def _profile(model: nn.Module, step: Callable[[], None]) -> OperatorProfile:
+def _profile(model: nn.Module, step: Callable[[], Any]) -> OperatorProfile:
     from dacergnn.bench.environment import load, machine  # imported only where something is measured
     from dacergnn.bench.measure import Timing, clock_of
 

@@ -113,7 +113,7 @@ def _text(profile: OperatorProfile, *, wide: bool = False) -> str:
     Args:
         wide: Whether what operators do is told on narrow terminals, too.
     """
-    from dacergnn.bench.bound import BEATEN  # imported only where something is printed
+    from dacergnn.bench.rates import BEATEN  # imported only where something is printed
     from dacergnn.bench.scatter import NOTE, marked
 
     width = min(terminal_width(), WIDTH)

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row, load
 from dacergnn.tuning.collect import Collector, CollectSettings
 from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.predictor import Array, Predictor
-from dacergnn.tuning.records import Row, load
 from dacergnn.tuning.scores import Scores, scores
 
 FIRST = 1_000_000

@@ -19,6 +19,7 @@ from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
+from dacergnn.json_lines import Row
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.program.parser import parse
@@ -33,7 +34,7 @@ from dacergnn.tuning.graphs import LARGE, SMALL, random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, measure
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.programs import RandomLayer, random_layer
-from dacergnn.tuning.records import DataSet, Row
+from dacergnn.tuning.records import DataSet
 from dacergnn.tuning.space import needs_build, random_plans, random_variant
 from dacergnn.tuning.written import written
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import hypot
 
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row
 from dacergnn.tuning.features import THREADS, Described, describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.records import Row
 from dacergnn.tuning.samples import Sample
 from dacergnn.tuning.written import read
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.relational.bound import bound, plans
 from dacergnn.bench import measure, memory
-from dacergnn.bench.bound import bound, plans
-from dacergnn.bench.errors import BenchmarkError
 from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.rates import measure_rates
 from dacergnn.config import Rates
+from dacergnn.errors import DacergnnError
 
 MB = 1_000_000
 FB15K = {"N": 14_541, "E": 620_232, "U": 161_922, "V": 161_922, "R": 474}
@@ -112,5 +112,5 @@ def test_training_costs_more_than_inference(model: str) -> None:
 
 
 def test_unknown_model_has_no_bound() -> None:
-    with pytest.raises(BenchmarkError, match="'gat' is unknown"):
+    with pytest.raises(DacergnnError, match="'gat' is unknown"):
         plans("gat", FB15K, 64)

@@ -19,11 +19,11 @@ from benchmarks.papers.layers import CONFIGS, Times, layer_times
 from benchmarks.papers.papers import PAPERS, artefacts, chosen
 from benchmarks.papers.picture import draw
 from benchmarks.papers.report import facts_table, shown
-from dacergnn.bench import ours
-from dacergnn.bench.candidate import Candidate
+from benchmarks.programs import HOMOGENEOUS
+from benchmarks.relational import ours
+from benchmarks.relational.candidate import Candidate
+from benchmarks.relational.settings import MODELS
 from dacergnn.bench.process import OUT_OF_MEMORY
-from dacergnn.bench.programs import HOMOGENEOUS
-from dacergnn.bench.settings import MODELS
 from dacergnn.config import LEVELS, PASSES, Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.profiling import measure

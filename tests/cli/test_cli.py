@@ -75,7 +75,7 @@ def test_errors_of_the_package_are_one_sentence(monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object) -> None:
         raise GraphError("edge_index[0, 7] is -1; remove the edge.")
 
-    monkeypatch.setattr("dacergnn.bench.programs.compiled_layer", fail)
+    monkeypatch.setattr("dacergnn.cli.named_layers.compiled_layer", fail)
     result = run("explain", "--model", "rgat")
     assert result.exit_code == 1
     assert result.output == "Error: edge_index[0, 7] is -1; remove the edge.\n"

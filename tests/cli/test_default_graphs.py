@@ -8,12 +8,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.batches.settings import DATA
+from benchmarks.caching.settings import CachingSettings
+from benchmarks.relational.settings import BenchSettings
 from dacergnn import datasets
-from dacergnn.bench.batches.settings import DATA
-from dacergnn.bench.caching.settings import CachingSettings
-from dacergnn.bench.data_option import data_option, present
-from dacergnn.bench.settings import BenchSettings
 from dacergnn.cli import main
+from dacergnn.cli.options import data_option, present
 from dacergnn.datasets import loaders
 from dacergnn.errors import DatasetError
 

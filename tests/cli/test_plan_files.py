@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.relational import runner
 from dacergnn import Plan
-from dacergnn.bench import runner
 from dacergnn.cli import main
 from dacergnn.config import TYPICAL_RATES
 from dacergnn.errors import DacergnnError
@@ -28,7 +28,7 @@ def run(*arguments: str) -> Result:
 REPLAY = """
 import sys
 from dacergnn import Plan
-from dacergnn.bench.programs import compiled_layer
+from dacergnn.cli.named_layers import compiled_layer
 from dacergnn.modules import lowered_program
 from dacergnn.native import build
 lowered_program.compile_program = lowered_program.lower = build._compile = None

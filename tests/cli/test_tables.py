@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from dacergnn.bench.command import progress_bar
+from dacergnn.cli.bars import progress_bar
 from dacergnn.tables import Table, terminal_width
 
 NUMBERS = ("1,234,567.891", "0.000123*", "98.7%", "12 (3), 4 left out")

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dacergnn.bench.programs import native_layer
+from dacergnn.cli.named_layers import native_layer
 from dacergnn.distributed import DistributedGraph
 from dacergnn.distributed.part import ONLY, Part, Piece
 from dacergnn.errors import ArrayError, DacergnnError, DistributedError

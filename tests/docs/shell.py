@@ -74,6 +74,8 @@ def parse(command: click.Command, arguments: list[str], parent: click.Context | 
         elif FILE.fullmatch(file):
             Path(file).parent.mkdir(parents=True, exist_ok=True)
             Path(file).write_text("{}")
+        elif file == "folder":
+            Path(file).mkdir(exist_ok=True)
     if isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
         context = click.Context(command, parent)
         _, found, rest = command.resolve_command(context, arguments)

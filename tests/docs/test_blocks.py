@@ -109,7 +109,7 @@ def test_pages_for_users_are_short() -> None:
         ("dacergnn cache fill", "No such command"),
         ("dacergnn tune run --out", "requires an argument"),
         ("python benchmarks/gone.py", "there is no"),
-        ("python benchmarks/level_bounds.py --gone", "No such option"),
+        ("python -m benchmarks level_bounds --gone", "No such option"),
         ("python -m examples.relational --gone", "No such option"),
         ("python -m examples.gone", "there is no module"),
         ("scripts/gpu_check.sh --gone", "has no option --gone"),

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from dacergnn.bench.problem import make_problem
-from dacergnn.bench.worker import tiny_problem
+from benchmarks.relational.problem import make_problem
+from benchmarks.relational.worker import tiny_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn import Config
-from dacergnn.bench.programs import native_layer
+from dacergnn.cli.named_layers import native_layer
 from dacergnn.errors import DacergnnError, MemoryLimitError
 from dacergnn.frontends import ProgramSource
 from dacergnn.graph import HeteroGraph

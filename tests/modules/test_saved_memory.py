@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import dacergnn
-from dacergnn.bench.caching import facts
-from dacergnn.bench.candidate import Built
+from benchmarks.caching import facts
+from benchmarks.relational.candidate import Built
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.variant import Variant
 from tests.modules.layers import pyg

@@ -55,7 +55,7 @@ def test_steps_come_in_order_of_worth() -> None:
                 assert (SCRIPT.parents[1] / word).exists(), word
     kept = "/tmp/dacergnn_gpu_check/results/profile"
     expected = (
-        f"benchmarks/gpu_profile.py --json {kept}.jsonl --markdown {kept}.md --data aifb,mag,am,fb15k --time-limit"
+        f"-m benchmarks gpu_profile --json {kept}.jsonl --markdown {kept}.md --data aifb,mag,am,fb15k --time-limit"
     )
     assert f"{expected} 275" in plan["profile"]
 
@@ -108,7 +108,7 @@ def options(tmp_path: Path) -> list[str]:
 
 
 def test_a_failing_step_does_not_end_the_others(tmp_path: Path, options: list[str]) -> None:
-    python = stand_in(tmp_path, 'echo "$@"; case "$*" in *gpu.py*) exit 3;; esac')
+    python = stand_in(tmp_path, 'echo "$@"; case "$*" in *" devices "*) exit 3;; esac')
     done = check(*options, "--steps", "install,tests,bench,kernels", python=python)
     assert done.returncode == 1
     out = tmp_path / "out"
@@ -133,8 +133,8 @@ def test_a_later_call_goes_on(tmp_path: Path, options: list[str]) -> None:
         f"""
 case "$*" in
   *--save*) echo rates > {tmp_path}/work/results/rates.json ;;
-  *gpu.py*"--dtype tf32"*) exit 75 ;;
-  *gpu.py*) echo "$*" >> {tmp_path}/work/results/bench.jsonl ;;
+  *" devices "*"--dtype tf32"*) exit 75 ;;
+  *" devices "*) echo "$*" >> {tmp_path}/work/results/bench.jsonl ;;
 esac""",
     )
     first = check(*options, "--steps", "bench,rates,tf32", python=python)
@@ -159,7 +159,7 @@ esac""",
 
 
 def test_results_are_copied_when_a_call_is_ended(tmp_path: Path, options: list[str]) -> None:
-    python = stand_in(tmp_path, f'case "$*" in *gpu.py*) touch {tmp_path}/begun; exec sleep 60;; esac')
+    python = stand_in(tmp_path, f'case "$*" in *" devices "*) touch {tmp_path}/begun; exec sleep 60;; esac')
     command = ["bash", str(SCRIPT), *options, "--steps", "bench"]
     process = subprocess.Popen(command, env=os.environ | {"PYTHON": str(python)}, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""benchmarks/gpu_profile.py: a line for each case, tables that end with the worst operators of all, calls again."""
+"""`benchmarks gpu_profile`: a line for each case, tables that end with the worst operators of all, calls again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks import gpu_profile
+from benchmarks.questions import gpu_profile
 from dacergnn import Rates
 from dacergnn.profiling import measure
 

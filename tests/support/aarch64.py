@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dacergnn.bench.standalone import Standalone
+from benchmarks.standalone import Standalone
 from dacergnn.library_nodes import register
 from dacergnn.native.build import FLAGS, GCC_FLAGS
 from dacergnn.target import TARGETS, find

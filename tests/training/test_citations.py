@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from benchmarks.accuracy import RECIPES, Task, train
+from benchmarks.questions.accuracy import RECIPES, Task, train
 from dacergnn import Config
 from dacergnn.errors import DatasetError
 

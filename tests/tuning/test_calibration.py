@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from dacergnn import Config
 from dacergnn.cli import main
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import load
 from dacergnn.tuning import calibration, collect, graphs, programs, tuned
 from dacergnn.tuning.calibration import calibrated, fitted, probe
 from dacergnn.tuning.collect import CollectSettings
 from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file, own_file
 from dacergnn.tuning.predictor import Predictor
-from dacergnn.tuning.records import load
 from dacergnn.tuning.tuned import model_of, shipped
 from tests.benchmarks.learned_model import test_dataset
 

@@ -17,6 +17,7 @@ from benchmarks.learned_model.common_layers import common_layer
 from dacergnn import Config, interpret, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.json_lines import Row, Writer, load
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
@@ -27,7 +28,6 @@ from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times
 from dacergnn.tuning.programs import random_layer
-from dacergnn.tuning.records import Row, Writer, load
 from dacergnn.tuning.written import read, written
 
 TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)

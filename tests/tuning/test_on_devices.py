@@ -15,6 +15,7 @@ from dacergnn.cli import tune as command
 from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import TYPICAL, Profile
+from dacergnn.json_lines import load
 from dacergnn.modules import RGCN
 from dacergnn.program import Program
 from dacergnn.runtime.cuda_executable import CUDAExecutable
@@ -27,7 +28,6 @@ from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep
 from dacergnn.tuning.predictor import Analytic
 from dacergnn.tuning.programs import random_layer
-from dacergnn.tuning.records import load
 from dacergnn.tuning.search import predicted
 from tests.support.emulated_device import emulated_device
 

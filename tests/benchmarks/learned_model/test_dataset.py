@@ -16,6 +16,7 @@ from benchmarks.learned_model.division import FOLDS, divide
 from dacergnn import Config, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL
+from dacergnn.json_lines import Row, load
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning.collect import FORMAT
 from dacergnn.tuning.dataset import Measured, samples_of
@@ -23,7 +24,6 @@ from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.programs import RandomLayer, random_layer
-from dacergnn.tuning.records import Row, load
 from dacergnn.tuning.scores import scores
 from dacergnn.tuning.written import written
 

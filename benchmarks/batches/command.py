@@ -1,0 +1,92 @@
+"""Defines the command `python -m benchmarks batches`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.batches.runner import Row, ratio_of, run
+from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
+from dacergnn.bench.environment import about
+from dacergnn.bench.scatter import MARK, NOTE, marked, scatters, with_left_out
+from dacergnn.cli.bars import progress_bar, teller
+from dacergnn.cli.options import data_option, names, numbers
+from dacergnn.tables import Table
+
+
+@click.command()
+@click.option("--layers", default=",".join(LAYERS), callback=names, show_default=True, help="Comma-separated.")
+@data_option(DATA)
+@click.option("--seeds", default="16,256,4096", callback=numbers, show_default=True, help="Seeds of a batch.")
+@click.option("--fanouts", default="10,10", callback=numbers, show_default=True,
+              help="Neighbours in each hop, -1 for all; the network has as many layers.")  # fmt: skip
+@click.option("--steps", default=BatchSettings.steps, show_default=True, help="Measured steps of a case.")
+@click.option("--threads", default=BatchSettings.threads, show_default=True)
+@click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
+@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write all results to this file.")  # fmt: skip
+def batches(
+    layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
+    threads: int, compiled: bool, path: Path | None,
+) -> None:  # fmt: skip
+    """Measure training on sampled batches against the layers of PyG and DGL.
+
+    Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
+    """
+    settings = BatchSettings(layers, data, seeds, fanouts, steps, threads, compiled)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    with progress_bar(console) as bar:
+        task = bar.add_task("starting", total=len(layers))
+        report = run(
+            settings,
+            progress=teller(bar, console),
+            on_layer=lambda _: bar.advance(task),
+        )
+    rows: list[Row] = report["rows"]
+    click.echo(_table(rows, settings))
+    means, left_out = report["geomean"], report["left_out"]
+    for name in {**means, **left_out}:
+        value = f"{means[name]:.2f}" if name in means else "-"
+        text = with_left_out(f"geometric mean of {name.replace('_', ' ')}: {value}", left_out.get(name, 0))
+        console.print(text, highlight=False)
+    if path is not None:
+        path.write_text(json.dumps({**report, **about()}, indent=1) + "\n")
+        console.print(f"Results written to {path}")
+    failed = [row for row in rows if "error" in row]
+    for row in failed:
+        console.print(f"[red]{row['layer']}: {row['error']}")
+    if failed:
+        sys.exit(1)
+
+
+def _table(rows: list[Row], settings: BatchSettings) -> Table:
+    headings = ["layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "of processor time", "encoding",
+               "eager steps/s", "ours steps/s", *(["compiled ms", "ratio"] if settings.compiled else [])]  # fmt: skip
+    title = f"Training steps on {settings.data}, fan-outs {list(settings.fanouts)} (wall time)"
+    table = Table(title, headings, keys=2)
+    for row in [row for row in rows if "error" not in row]:
+        eager, ours = row["eager"], row["ours"]
+        cells = [
+            f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:.2f}", _time(eager), _time(ours),
+            _ratio(row, "ratio_wall"), _ratio(row, "ratio_processor"),
+            f"{row['encode_share_wall']:.0%}", f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}",
+        ]  # fmt: skip
+        if settings.compiled:
+            cells += [_time(row["compiled"]), _ratio(row, "ratio_compiled")]
+        table.add_row(row["layer"], str(row["seeds"]), *cells)
+        if any(cell.endswith(MARK) for cell in cells):
+            table.add_note(NOTE)
+    return table
+
+
+def _time(candidate: Row) -> str:
+    return marked(f"{candidate['step_wall_ms']:.2f}", scatters(candidate, "step_wall_ms"))
+
+
+def _ratio(row: Row, name: str) -> str:
+    ratio = ratio_of(row, name)
+    return "-" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)

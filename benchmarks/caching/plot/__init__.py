@@ -1,0 +1,1 @@
+"""Draws the figures of the suite of caching strategies: `python -m benchmarks plot FILE`."""

@@ -1,0 +1,59 @@
+"""Tells the cases of a file of results apart."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.caching.task import CachingCandidate, Limits, Task
+from dacergnn import json_lines
+from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row
+
+Key = tuple[Any, ...]
+
+_SCHEME = ("caching", "cache", "recompute", "adjacency", "order")
+_KEY = (
+    *("model", "data", "network", "features", "hidden", "heads", "input_gradient", "library", "name"),
+    *_SCHEME,
+    *("threads", "seed", "device"),
+)
+"""Fields that tell cases apart; the others of a row are results."""
+
+
+def settings_of(task: Task, candidate: CachingCandidate, limits: Limits) -> Row:
+    """Returns the fields of a case that are known before it is measured."""
+    scheme: Row = dict.fromkeys(_SCHEME) if candidate.scheme is None else asdict(candidate.scheme)
+    scheme = {name: list(v) if isinstance(v, tuple) else v for name, v in scheme.items() if name != "label"}
+    own = {"library": candidate.library, "name": candidate.name}
+    own |= {"threads": limits.threads, "seed": limits.seed, "device": limits.device}
+    return {**asdict(task), **own, **scheme}
+
+
+def key_of(row: Row) -> Key:
+    """Returns the key that distinguishes a case from all others; rows without a device are of the processor."""
+    row = {"device": "cpu"} | row
+    return tuple(tuple(v) if isinstance(v, list) else v for v in (row.get(name) for name in _KEY))
+
+
+def load(path: Path) -> list[Row]:
+    """Returns the rows of a file, each case as it was measured last.
+
+    An incomplete last line is left out.
+
+    Raises:
+        DacergnnError: There is no such file, it is of something else, or one of its lines is no row.
+    """
+    rows: dict[Key, Row] = {}
+    for number, row in enumerate(json_lines.load(path), start=1):
+        if "environment" in row:
+            continue
+        if not {"model", "library", "status"} <= row.keys():
+            raise DacergnnError(
+                f"{path}, line {number} is no result of the suite of caching strategies; "
+                "name a file that `python -m benchmarks caching --json FILE` writes."
+            )
+        rows.pop(key_of(row), None)
+        rows[key_of(row)] = row
+    return list(rows.values())

@@ -1,0 +1,99 @@
+"""Sets what a run of the suite measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from benchmarks.caching.scheme import expand
+from benchmarks.caching.task import CachingCandidate, Limits, Task
+from benchmarks.relational.settings import check
+from dacergnn.config import AGGREGATIONS, Config
+from dacergnn.datasets.clouds import CLOUDS
+from dacergnn.errors import DacergnnError
+
+MODELS = ("gcn", "gat", "gatv2", "monet", "edgeconv", "sage", "gin")
+WITH_HEADS = ("gat", "gatv2")
+ON_CLOUDS = ("edgeconv",)
+"""Models of points and their neighbours; the others are run on all other graphs."""
+ORDERED = ("gcn", "sage", "gin")
+"""Models whose product may come before the sum over neighbours or after it."""
+DATA = ("cora", "citeseer", "pubmed", "flickr~", "arxiv~", "clouds~")
+NETWORKS = ("layer", "network", "sparse")
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+SIZES_OF_HEADS = (8, 16, 32, 64, 128)
+SIZES_ON_CLOUDS = (64,)
+GRADIENTS = ("with", "without")
+AGAINST = ("pyg", "pyg-compiled", "dgl")
+PEERS = {
+    "pyg": (CachingCandidate("pyg", "COO"), CachingCandidate("pyg", "CSR"), CachingCandidate("pyg", "EdgeIndex")),
+    "pyg-compiled": (CachingCandidate("pyg", "COO compiled"),),
+    "dgl": (CachingCandidate("dgl", "eager"),),
+}
+
+
+@dataclass(frozen=True)
+class CachingSettings:
+    """Describes a run: every combination is one case; cases of one network on one graph are measured together."""
+
+    models: tuple[str, ...] = MODELS
+    data: tuple[str, ...] = DATA
+    networks: tuple[str, ...] = NETWORKS[:2]
+    hidden: tuple[int, ...] = ()
+    """Hidden sizes; if empty, `SIZES`, `SIZES_OF_HEADS` or `SIZES_ON_CLOUDS` by the model."""
+    gradients: tuple[str, ...] = GRADIENTS
+    """Gradients of a single layer's input: "with", "without"."""
+    strategies: tuple[str, ...] = ("cache_all", "recompute_all", "papers", "auto")
+    formats: tuple[str, ...] = ("auto",)
+    orders: tuple[str, ...] = ("auto",)
+    against: tuple[str, ...] = ()
+    features: int = 64
+    heads: int = 8
+    memory: bool = True
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        for option, values, known in (
+            ("models", self.models, MODELS),
+            ("networks", self.networks, NETWORKS),
+            ("gradients", self.gradients, GRADIENTS),
+            ("orders", self.orders, AGGREGATIONS),
+            ("modes", self.limits.modes, Limits.modes),
+        ):
+            check(option, values, known)
+        check("against", self.against or AGAINST, AGAINST)
+        if any(size < 1 for size in (*self.hidden, self.features, self.heads)):
+            raise DacergnnError(f"hidden={self.hidden}, features={self.features}, heads={self.heads}: all must be >= 1")
+        for name in self.formats:
+            try:
+                Config(adjacency=name)
+            except DacergnnError as error:
+                raise DacergnnError(f"formats: {error}") from error
+        for model in self.models:
+            expand(self.strategies, model)
+
+    def tasks(self) -> list[Task]:
+        """Returns all networks on all graphs, the smaller sizes of each first."""
+        tasks: list[Task] = []
+        for data, model, network in product(self.data, self.models, self.networks):
+            if (model in ON_CLOUDS) != data.startswith((CLOUDS.name, "shapes")):
+                continue
+            heads = self.heads if model in WITH_HEADS else 1
+            gradients = self.gradients if network == "layer" else ("without",)
+            for size, gradient in product(self._sizes(model), gradients):
+                tasks.append(Task(model, data, network, self.features, size, heads, gradient == "with"))
+        return tasks
+
+    def _sizes(self, model: str) -> tuple[int, ...]:
+        if self.hidden:
+            return self.hidden
+        return SIZES_ON_CLOUDS if model in ON_CLOUDS else SIZES_OF_HEADS if model in WITH_HEADS else SIZES
+
+    def candidates(self, task: Task) -> tuple[CachingCandidate, ...]:
+        """Returns our candidates by every scheme, and the peers."""
+        orders = self.orders if task.model in ORDERED else ("auto",)
+        own: list[CachingCandidate] = []
+        for base, name, order in product(expand(self.strategies, task.model), self.formats, orders):
+            label = ", ".join([base.label, *(part for part in (name, order) if part != "auto")])
+            own.append(CachingCandidate("ours", label, replace(base, label=label, adjacency=name, order=order)))
+        return (*own, *(peer for library in self.against for peer in PEERS[library]))

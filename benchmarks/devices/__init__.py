@@ -1,0 +1,1 @@
+"""Benchmarks layers on a CUDA device: `python -m benchmarks devices`."""

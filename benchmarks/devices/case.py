@@ -1,0 +1,189 @@
+"""Runs one case on a CUDA device: measures each candidate by itself, then times the best ones in turns."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from benchmarks.devices.replay import replayed
+from benchmarks.devices.settings import DeviceSettings
+from benchmarks.relational import ours, peers, plain_torch
+from benchmarks.relational.candidate import Built, Candidate, make_step, unwrapped
+from benchmarks.relational.entry import Entry
+from benchmarks.relational.parameters import make_parameters
+from benchmarks.relational.problem import Problem
+from benchmarks.relational.reference import UNCOMPARED, Reference, compute_reference, max_error
+from dacergnn.bench.measure import Timing, clock_of, interleave
+from dacergnn.bench.memory import settle_device
+from dacergnn.config import Config
+
+PEERS = (*peers.LIBRARIES, "torch", "grouped")
+"""Names of the kinds of peers, as candidates have them."""
+Step = Callable[[], Any]
+ALONE_S = 0.1
+"""Seconds for the samples of a candidate that is timed by itself."""
+
+
+def own_candidate(model: str, level: str, settings: DeviceSettings) -> Candidate:
+    """Returns our layer at a level, built for the architectures of the settings; no device is needed."""
+    config = Config(level=level, implementation="cuda", cuda_arch=settings.architectures, rates=settings.rates)
+    return ours.configured(model, level, config)
+
+
+class DeviceCase:
+    """Runs the candidates of one model on one problem, whose tensors are on the device and have the wanted type.
+
+    Args:
+        deadline: A value of time.monotonic(); candidates whose turn comes later are skipped.
+    """
+
+    def __init__(self, model: str, problem: Problem, settings: DeviceSettings, deadline: float = math.inf) -> None:
+        self.model, self.problem, self.settings, self.deadline = model, problem, settings, deadline
+        self.cuda = problem.x.is_cuda
+        self.clock = clock_of(problem.x.device)
+        shared = make_parameters(model, problem, settings.seed)
+        self.shared = {name: value.to(settings.dtype).float() for name, value in shared.items()}
+        self.references: dict[str, Reference | None] = {}
+        self.lost = False
+        """Tells whether this process can no longer use the device, so that no other candidate can run in it."""
+
+    def measure(self, mode: str) -> list[Entry]:
+        """Returns the entries of all candidates in a mode ("infer" or "train"), ours first."""
+        entries = [self._alone(candidate, mode) for candidate in self._candidates()]
+        quick = [e for e in self._best(entries) if e.ms is not None and e.ms < self.settings.replay_below_ms]
+        captured = [e.candidate for e in quick if e.candidate.library not in peers.LIBRARIES] if self.cuda else []
+        entries += [self._alone(replace(c, name=f"{c.name} replayed", replayed=True), mode) for c in captured]
+        self._interleave([*self._best(entries), *[e for e in entries if e.candidate.replayed]], mode)
+        return entries
+
+    def _candidates(self) -> list[Candidate]:
+        settings, model = self.settings, self.model
+        candidates = [own_candidate(model, level, settings) for level in settings.levels]
+        for name in settings.against:
+            if name == "torch":
+                candidates += plain_torch.candidates(model) + plain_torch.device_candidates(model)
+            elif name == "grouped":
+                candidates += plain_torch.grouped_candidates(model)
+            elif name == "compiled":
+                candidates += map(peers.through_compiler, peers.candidates(model, ("pyg",), compiled=False))
+            else:
+                candidates += peers.candidates(model, (name,), compiled=False)
+        return candidates
+
+    def _best(self, entries: list[Entry]) -> list[Entry]:
+        """Returns ours and the fastest others, without replayed ones."""
+        timed = sorted((e for e in entries if e.ms is not None and not e.candidate.replayed), key=lambda e: e.timing.ms)
+        chosen = [e for e in timed if e.candidate.library == "ours"]
+        for library in PEERS:
+            chosen += [e for e in timed if e.candidate.library == library][: self.settings.finalists]
+        return chosen
+
+    def _alone(self, candidate: Candidate, mode: str) -> Entry:
+        """Measures time, peak memory and error of one candidate while no other holds memory."""
+        entry, train = Entry(candidate), mode == "train"
+        if self.lost or time.monotonic() > self.deadline:
+            entry.status, entry.note = "skipped", "the device was lost to this process before" if self.lost else ""
+            return entry
+        need = candidate.memory(self.problem, train) * self.problem.x.itemsize / 4
+        if candidate.library in peers.LIBRARIES and need > self._memory():
+            entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.0f} GB"
+            return entry
+        try:
+            before = self._settle()
+            step, built = self._step(candidate, train)
+            step()
+            out = step()
+            entry.peak_mb = self._peak(before)
+            self._validate(entry, built, out, train)
+            entry.timing = self._samples(step)
+        except torch.OutOfMemoryError:
+            entry.status = "out of memory"
+        except Exception as error:  # a candidate's failure is a result, shown in the table
+            entry.status, entry.note = "failed", _text(error)
+        self.lost = entry.status == "failed" and not self._usable()
+        return entry
+
+    def _step(self, candidate: Candidate, train: bool) -> tuple[Step, Built]:
+        built = candidate.build(self.problem, self.shared, unwrapped)
+        step = make_step(built, self.problem, train)
+        return (replayed(step) if candidate.replayed else step), built
+
+    def _validate(self, entry: Entry, built: Built, out: Any, train: bool) -> None:
+        function, tolerance = entry.candidate.function, self.settings.tolerance
+        reference = self._reference(function) if function else None
+        if reference is None:
+            entry.note = UNCOMPARED if function else ""
+            return
+        entry.error = max_error(reference, built, self.problem, out, train)
+        if not entry.error <= tolerance:
+            note = f"differs from the float64 reference by {entry.error:.1e}"
+            # In short types, libraries may round long sums as they like, so a deviation is no error of theirs.
+            short = self.settings.dtype.itemsize < 4 and entry.candidate.library in peers.LIBRARIES
+            entry.status, entry.note = ("ok" if short else "wrong"), note
+
+    def _reference(self, function: str) -> Reference | None:
+        if function not in self.references:
+            self.references[function] = None
+            with suppress(torch.OutOfMemoryError):
+                self.references[function] = compute_reference(function, self.problem, self.shared)
+            self._settle()
+        return self.references[function]
+
+    def _samples(self, step: Step) -> Timing:
+        timing, end = Timing(), time.monotonic() + ALONE_S
+        while len(timing.samples) < 3 or (time.monotonic() < end and len(timing.samples) < self.settings.repeat):
+            self.clock.take_turn(step, timing)
+        return timing
+
+    def _interleave(self, entries: list[Entry], mode: str) -> None:
+        """Times the entries again, in turns; if this fails or memory is too small for all, their first times stay."""
+        steps: dict[str, Step] = {}
+        timings: dict[str, Timing] = {}
+        reason = ""
+        try:
+            self._settle()
+            for entry in entries:
+                steps[entry.label] = self._step(entry.candidate, mode == "train")[0]
+                steps[entry.label]()
+            timings = interleave(steps, self.settings.repeat, self.settings.budget_s, clock=self.clock)
+        except torch.OutOfMemoryError:
+            reason = ": no memory for all"
+        except Exception as error:
+            reason = f": {_text(error)}"
+        for entry in entries:
+            if entry.label in timings:
+                entry.timing = timings[entry.label]
+            else:
+                entry.note = f"{entry.note} timed by itself{reason}".strip()
+        steps.clear()
+        self.lost = self.lost or not self._usable()
+
+    def _memory(self) -> float:
+        return torch.cuda.mem_get_info()[1] if self.cuda else math.inf
+
+    def _usable(self) -> bool:
+        """Tells whether other candidates can run: torch or the device may refuse after a failed capture or kernel."""
+        try:
+            self._settle()
+        except Exception:
+            return False
+        return True
+
+    def _settle(self) -> int:
+        """Frees unused memory, and returns the bytes that are still in use."""
+        return settle_device(self.problem.x.device) if self.cuda else 0
+
+    def _peak(self, before: int) -> float | None:
+        """Returns the most MB that a candidate took: its parameters, encodings, results and all in between."""
+        return (torch.cuda.max_memory_allocated() - before) / 1e6 if self.cuda else None
+
+
+def _text(error: Exception) -> str:
+    """Returns an error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

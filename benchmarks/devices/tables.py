@@ -1,0 +1,163 @@
+"""Makes Markdown of results on a CUDA device: times, memory, and geometric means beside those that Hector reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from benchmarks.devices.report import PEERS, Line, Summary, kind_of, merged, ms_of, width_of
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
+
+LARGE = 1_000_000
+"""Least number of edges of a graph in means of the bound's share: smaller graphs do not fill a device."""
+CARD = 24 << 30
+"""Bytes of the card on which Hector was measured, an RTX 3090 (section 4.1)."""
+HECTOR = {
+    ("rgcn", "infer"): 1.79, ("rgat", "infer"): 8.56, ("hgt", "infer"): 2.87,
+    ("rgcn", "train"): 2.59, ("rgat", "train"): 11.34, ("hgt", "train"): 8.02,
+}  # fmt: skip
+"""Hector's speed-ups over the best of DGL, PyG, Seastar, Graphiler and HGL: geometric means over the eight graphs, as
+its section 4.2 gives them. For RGCN its table 4 has 1.91 and 2.76; the figures of the text are those of code without
+optimizations there."""
+_CASE = ("model", "graph", "mode", "precision", "features")
+
+
+def markdown(lines: Iterable[Line]) -> str:
+    """Returns the machine, and tables of times, of memory and of geometric means."""
+    lines = list(lines)
+    machine = next((line for line in reversed(lines) if "environment" in line), None)
+    cases = [Summary(line) for line in merged(lines)]
+    memory = None if machine is None else machine.get("memory_bytes")
+    parts = [[] if machine is None else _machine(machine), _times(cases), _memory(cases, memory), _means(cases)]
+    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    return f"{text}\n\\{NOTE}.\n" if any(scatters(c) for case in cases for c in case.candidates) else text
+
+
+def _machine(line: Line) -> list[str]:
+    """Returns the device, versions, rates, absent peers and command of a run."""
+    facts = line["environment"] | {name: f"{value:.4g}" for name, value in line["rates"].items()}
+    told = [*(f"- {name}: {value}" for name, value in facts.items()), *(f"- {text}" for text in line.get("absent", ()))]
+    return [*told, "", f"    {line['command']}"]
+
+
+def _times(cases: list[Summary]) -> list[str]:
+    """Returns the milliseconds of ours, and of the fastest peer of each kind with its name."""
+    head = ("O2", "replayed", "hector", "PyG", "PyG compiled", "DGL", "plain torch", "_grouped_mm",
+            "ratio", "replayed", "bound", "share")  # fmt: skip
+
+    def cells(case: Summary) -> list[str]:
+        own = case.own("O2")
+        return [
+            _time(own) if ms_of(own) else (own or {}).get("status", case.line.get("status", "-")),
+            _time(case.own("O2", replayed=True)),
+            _time(case.own("hector")),
+            *(_named(case.peer(kind)) for kind in PEERS),
+            _ratio(case.ratio()),
+            _ratio(case.ratio(replayed=True)),
+            _number(case.line["bound_ms"]),
+            _ratio(case.share),
+        ]
+
+    return _table((*_CASE, *head), [[*_case(case), *cells(case)] for case in cases], len(_CASE))
+
+
+def _memory(cases: list[Summary], device: float | None) -> list[str]:
+    """Returns peaks in MB beyond graph and features, and what fits with these in 24 GB and on the device."""
+    head = ("graph MB", "O2 MB", "hector MB", "leanest peer", "MB", "O2 in 24 GB", "peers in 24 GB", "O2 here",
+            "peers here")  # fmt: skip
+
+    def cells(case: Summary) -> list[str]:
+        peers = [c for c in case.candidates if kind_of(c) in PEERS and not c["replayed"]]
+        lean = min((c for c in peers if c["ms"] and c["peak_mb"]), key=lambda c: c["peak_mb"], default=None)
+        resident = case.line.get("resident_bytes")
+
+        def fit(limit: float | None) -> tuple[str, str]:
+            own = fits(case.own("O2"), resident, limit)
+            known = [f for f in (fits(peer, resident, limit) for peer in peers) if f is not None]
+            return {True: "yes", False: "no", None: "-"}[own], f"{sum(known)} of {len(known)}" if known else "-"
+
+        return [
+            _number(None if resident is None else resident / 1e6, 4),
+            *(_number((case.own(level) or {}).get("peak_mb"), 4) for level in ("O2", "hector")),
+            *(("-", "-") if lean is None else (f"{lean['library']} {lean['name']}", _number(lean["peak_mb"], 4))),
+            *fit(CARD),
+            *fit(device),
+        ]
+
+    return _table((*_CASE, *head), [[*_case(case), *cells(case)] for case in cases], len(_CASE))
+
+
+def fits(candidate: Line | None, resident: float | None, limit: float | None) -> bool | None:
+    """Tells whether a candidate, with the bytes of graph and features, fits in a memory; None where it is unknown.
+
+    What ran out of memory on the device that measured it counts as too large for any.
+    """
+    if candidate is not None and candidate["status"] == "out of memory":
+        return False
+    if candidate is None or limit is None or resident is None or candidate["peak_mb"] is None:
+        return None
+    return resident + 1e6 * candidate["peak_mb"] <= limit
+
+
+def _means(cases: list[Summary]) -> list[str]:
+    """Returns rows of geometric means, with the smallest values; means of shares are over large graphs alone."""
+    head = ("model", "mode", "precision", "features", "graphs", "peer / O2", "replayed", "library / O2",
+            "Hector's own (4.2)", "hector / O2", "bound / O2, large graphs")  # fmt: skip
+    groups: dict[tuple[str, str, str, str], list[Summary]] = {}
+    for case in cases:
+        model, _, mode, precision, width = _case(case)
+        groups.setdefault((model, mode, precision, width), []).append(case)
+    rows: list[list[str]] = []
+    for names, group in groups.items():
+        large = [case for case in group if case.line["edges"] >= LARGE]
+        rows.append(
+            [
+                *names,
+                str(len(group)),
+                _mean(group, lambda case: case.ratio()),
+                _mean(group, lambda case: case.ratio(replayed=True)),
+                _mean(group, lambda case: case.ratio(kinds=("pyg", "compiled", "dgl"))),
+                _number(HECTOR.get(names[:2]) if names[2:] == ("float32", "64") else None, 4),
+                _mean(group, _over_hector),
+                _mean(large, lambda case: case.share),
+            ]
+        )
+    return _table(head, rows, 4)
+
+
+def _over_hector(case: Summary) -> Ratio | None:
+    return Ratio.of(case.own("hector") or {}, case.own("O2") or {})
+
+
+def _mean(cases: list[Summary], value: Callable[[Summary], Ratio | None]) -> str:
+    return Steady.of(map(value, cases)).text(form=".3g")
+
+
+def _case(case: Summary) -> list[str]:
+    line = case.line
+    return [line["model"], line["data"], line["mode"], line["precision"], str(width_of(line))]
+
+
+def _named(candidate: Line | None) -> str:
+    return "-" if candidate is None else f"{_time(candidate)} ({candidate['name']})"
+
+
+def _time(candidate: Line | None) -> str:
+    return "-" if candidate is None else marked(_number(candidate["ms"]), scatters(candidate))
+
+
+def _ratio(ratio: Ratio | None) -> str:
+    return "-" if ratio is None else marked(_number(ratio.value), ratio.scatters)
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]], left: int) -> list[str]:
+    """Returns a table whose first columns are aligned to the left, the others to the right."""
+    head = list(head)
+    return [_row(head), _row("---" if i < left else "---:" for i in range(len(head))), *map(_row, rows)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,1 @@
+"""Answers single questions, each by a script: `python -m benchmarks NAME`."""

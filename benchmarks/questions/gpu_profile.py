@@ -1,0 +1,121 @@
+"""Measures the operators of RGCN, RGAT and HGT on a CUDA device one by one, beside the forecast of their kernels.
+
+    python -m benchmarks gpu_profile --data aifb,am --json profile.jsonl --markdown profile.md
+
+Every case (a model on a synthetic graph of full size, in inference or training) writes a line of JSON when it is done,
+and the tables anew; these end with the worst ten operators of all cases. A run that is ended early keeps what it has,
+and a later call with the same file measures the cases that are missing in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from pathlib import Path
+
+import click
+import torch
+
+import dacergnn
+from benchmarks.devices.report import Line, append_line, read_lines
+from benchmarks.relational.settings import MODELS
+from dacergnn.cli.named_layers import native_layer
+from dacergnn.cli.options import names
+from dacergnn.graph import HeteroGraph
+
+WORST = 10
+"""Operators in the table of the worst."""
+HEAD = "| | case | operator | kernels | limit | lost ms | measured ms | forecast ms | bound ms |"
+
+
+@click.command()
+@click.option("--data", default="aifb,mag,am,fb15k", callback=names, show_default=True, help="Synthetic graphs.")
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True)
+@click.option("--mode", default="train", callback=names, show_default=True, help="infer, train, or both.")
+@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
+@click.option("--device", default="cuda", show_default=True)
+@click.option("--time-limit", default=math.inf, help="Seconds for everything; no case is begun later.")
+@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="profile.jsonl",
+              show_default=True)  # fmt: skip
+@click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write tables here.")
+def main(
+    data: tuple[str, ...], models: tuple[str, ...], mode: tuple[str, ...], hidden: int, device: str,
+    time_limit: float, path: Path, table: Path | None,
+) -> None:  # fmt: skip
+    """Profile the operators of one layer with one head on a CUDA device."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError("torch finds no CUDA device here; `dacergnn forecast` needs none.")
+    warnings.simplefilter("ignore")  # the libraries warn about their own internals
+    deadline = time.monotonic() + time_limit
+    known = {key_of(line) for line in read_lines(path) if not line["note"]}
+    for name in data:
+        full = name if "~" in name else f"{name}~"
+        todo = [(model, how) for model in models for how in mode if (full, model, how, hidden) not in known]
+        if not todo or time.monotonic() > deadline:
+            continue
+        graph = dacergnn.datasets.resolve(full).graph.to(device)
+        for model, how in todo:
+            if time.monotonic() > deadline:
+                break
+            line = measured(model, graph, how, hidden)
+            append_line(path, {"data": full, "model": model, "mode": how, "hidden": hidden, **line})
+            click.echo(f"{full} {model} {how}: {line['note'] or 'done'}")
+            if table is not None:
+                table.write_text(markdown(read_lines(path)))
+    click.echo(markdown(read_lines(path)))
+
+
+def key_of(line: Line) -> tuple[str, str, str, int]:
+    """Returns the key of a line; lines of the same case have the same key."""
+    return line["data"], line["model"], line["mode"], line["hidden"]
+
+
+def measured(model: str, graph: HeteroGraph, mode: str, hidden: int) -> Line:
+    """Returns the profile of a layer on a graph; if there is none, a note says why."""
+    try:
+        layer = native_layer(model, graph, hidden, 1).to(graph.device)
+        x = torch.randn(graph.size("NS"), hidden, device=graph.device, requires_grad=mode == "train")
+        with torch.set_grad_enabled(mode == "train"):
+            profile = dacergnn.profile(layer, x, graph)
+    except Exception as error:  # the other cases are to be measured, whatever happens to this one
+        return {"note": f"{type(error).__name__}: {error}", "text": "", "profile": {}}
+    return {"note": "", "text": str(profile), "profile": json.loads(profile.to_json())}
+
+
+def markdown(lines: list[Line]) -> str:
+    """Returns the tables of all cases, and that of the worst operators."""
+    latest = {key_of(line): line for line in lines}
+    parts = [f"## {case(line)}\n\n```\n{line['text'] or line['note']}\n```\n" for line in latest.values()]
+    return "\n".join([*parts, f"## The worst {WORST} operators\n", *worst([*latest.values()]), ""])
+
+
+def worst(lines: list[Line]) -> list[str]:
+    """Returns a table of the operators of all cases that take the most time above their bounds."""
+    found = [(case(line), one) for line in lines for one in operators(line["profile"])]
+    found.sort(key=lambda entry: entry[1]["bound_ms"] - entry[1]["measured_ms"])
+    rows = [HEAD, "|---|---|---|---|---|--:|--:|--:|--:|"]
+    for place, (name, one) in enumerate(found[:WORST], 1):
+        kernels = ", ".join(dict.fromkeys(kernel["name"] for kernel in one["kernels"]))
+        limits = ", ".join(dict.fromkeys(kernel["limit"] for kernel in one["kernels"]))
+        times = (one["measured_ms"] - one["bound_ms"], one["measured_ms"], one["ms"], one["bound_ms"])
+        columns = (name, f"{', '.join(one['results'])} ({one['role']})", kernels, limits, *map(ms, times))
+        rows.append(f"| {place} | {' | '.join(columns)} |")
+    return rows
+
+
+def operators(profile: Line) -> list[Line]:
+    """Returns the operators of a profile, with their kernels if there is a forecast of these."""
+    if "forecast" in profile:
+        return profile["forecast"]["operators"]
+    return [{**one, "measured_ms": one["ms"], "ms": None, "kernels": []} for one in profile.get("operators", ())]
+
+
+def ms(time: float | None) -> str:
+    return "" if time is None else f"{time:.3f}"
+
+
+def case(line: Line) -> str:
+    """Returns the name of a case."""
+    return f"{line['model']} {line['data']} {line['mode']}"

@@ -1,0 +1,29 @@
+"""Prints how far ahead of hector's plan the best one can be in training, by the bounds of both; see docs/results.md.
+
+python -m benchmarks level_bounds
+"""
+
+from __future__ import annotations
+
+from statistics import geometric_mean
+
+import click
+
+from benchmarks.relational.bound import bounds
+from benchmarks.relational.problem import load_problem
+from dacergnn.bench import measure_rates
+
+
+@click.command()
+@click.option("--data", default="aifb,mutag,fb15k237,wn18rr,bgs~,biokg~,am~", show_default=True)
+@click.option("--models", default="rgcn,rgat,hgt", show_default=True)
+def main(data: str, models: str) -> None:
+    ratios: list[float] = []
+    for name in data.split(","):
+        problem = load_problem(name)
+        rates = measure_rates(problem.num_nodes)
+        for model in models.split(","):
+            found = bounds(model, "train", problem.sizes(), 64, rates)
+            ratios.append(found["compact"].ms / min(bound.ms for bound in found.values()))
+            click.echo(f"{model} on {name}: {ratios[-1]:.2f}")
+    click.echo(f"geometric mean: {geometric_mean(ratios):.2f}")

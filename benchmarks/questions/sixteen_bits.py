@@ -1,0 +1,94 @@
+"""Measures layers in bfloat16 and float16 on the CPU against float32, in turns, and the memory of a training step.
+
+Run: python -m benchmarks sixteen_bits [--data bgs~,biokg~,am~] [--repeat 9]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import click
+import torch
+from torch import Tensor, nn
+
+from dacergnn import HeteroGraph, datasets, modules
+from dacergnn.bench.measure import interleave
+from dacergnn.bench.memory import peak_growth, return_freed
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, with_left_out
+from dacergnn.runtime.pool import POOL
+from dacergnn.tables import Table
+
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+WIDTH = 64
+
+
+def layers(graph: HeteroGraph) -> dict[str, nn.Module]:
+    """Makes one layer of each kind."""
+    relations = graph.size("R")
+    return {
+        "RGCN": modules.RGCN(WIDTH, WIDTH, relations),
+        "RGAT": modules.RGAT(WIDTH, WIDTH, relations),
+        "HGT": modules.HGT(WIDTH, graph.size("T"), relations),
+    }
+
+
+def calls(graph: HeteroGraph, layer: nn.Module, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
+    """Returns an inference and a training step of a layer in a type."""
+    layer = layer.to(dtype)
+    x = torch.randn(graph.size("NS"), WIDTH).to(dtype).requires_grad_()
+    seed = torch.randn(graph.size("ND"), WIDTH).to(dtype)
+
+    def infer() -> Tensor:
+        with torch.no_grad():
+            return layer(x, graph)
+
+    def train() -> None:
+        x.grad = None
+        layer(x, graph).backward(seed)
+
+    return {"inference": infer, "training": train}
+
+
+def peak(layer: nn.Module, train: Callable[[], object], rows: int, dtype: torch.dtype) -> float:
+    """Returns the MiB that a training step needs at most: parameters, features and their gradients included."""
+    POOL.clear()  # or memory that is kept from the last step would not count
+    layer.zero_grad(set_to_none=True)
+    growth, _ = peak_growth(train)
+    held = sum(p.nbytes for p in layer.parameters()) + 2 * rows * WIDTH * dtype.itemsize
+    return (growth + held) / 2**20
+
+
+@click.command()
+@click.option("--data", default="bgs~,biokg~,am~", show_default=True)
+@click.option("--repeat", default=9, show_default=True)
+def main(data: str, repeat: int) -> None:
+    """Measures every layer on every graph."""
+    return_freed()
+    names = [str(dtype).removeprefix("torch.") for dtype in TYPES[1:]]
+    table = Table("Speed-up over float32", ("graph", "layer", "mode", "float32 (ms)", *names), keys=3)
+    memory = Table("Peak memory of a step over float32", ("graph", "layer", "float32 (MiB)", *names), keys=2)
+    ratios: dict[torch.dtype, list[Ratio]] = {dtype: [] for dtype in TYPES[1:]}
+    for name in data.split(","):
+        graph = datasets.load(name).graph
+        for kind in layers(graph):
+            own = {dtype: layers(graph)[kind] for dtype in TYPES}
+            made = {dtype: calls(graph, layer, dtype) for dtype, layer in own.items()}
+            for mode in ("inference", "training"):
+                steps = {dtype: made[dtype][mode] for dtype in TYPES}
+                for step in steps.values():
+                    step()  # compiles
+                found = interleave(steps, repeat, math.inf)
+                base = found[torch.float32]
+                for dtype, values in ratios.items():
+                    values.append(Ratio(base.ms / found[dtype].ms, base.scatters or found[dtype].scatters))
+                shown = [marked(f"{values[-1].value:.2f}", values[-1].scatters) for values in ratios.values()]
+                table.add_row(name, kind, mode, marked(f"{base.ms:.1f}", base.scatters), *shown)
+            peaks = [peak(own[dtype], made[dtype]["training"], graph.size("NS"), dtype) for dtype in TYPES]
+            memory.add_row(name, kind, f"{peaks[0]:.0f}", *(f"{value / peaks[0]:.2f}" for value in peaks[1:]))
+    steady = [Steady.of(values) for values in ratios.values()]
+    means = (with_left_out("-" if s.mean is None else f"{s.mean:.2f}", s.left_out) for s in steady)
+    table.add_row("geometric mean", "", "", "", *means)
+    if any(s.left_out for s in steady):
+        table.add_note(NOTE)
+    click.echo(f"{table}\n\n{memory}")

@@ -1,0 +1,1 @@
+"""Compares layers of relations with PyG, DGL and plain PyTorch: `python -m benchmarks relational`."""

@@ -1,0 +1,57 @@
+"""Makes our own candidates of the benchmark: PyG's layers put through dacergnn.optimize."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from benchmarks.relational.candidate import Built, Candidate, Wrap, edge_memory
+from benchmarks.relational.parameters import Parameters
+from benchmarks.relational.peers import library_module
+from benchmarks.relational.problem import Problem
+from dacergnn.api import optimize
+from dacergnn.config import LEVELS, Config
+from dacergnn.errors import DacergnnError
+from dacergnn.graph import HeteroGraph
+from dacergnn.plan import Plan
+
+
+def typed_graph(problem: Problem) -> HeteroGraph:
+    """Returns the problem's graph under the type names that the layers use."""
+    names = ["__".join((f"t{s}", f"r{r}", f"t{d}")) for r, (s, d) in enumerate(problem.relations)]
+    return HeteroGraph.from_arrays(
+        torch.stack([problem.src, problem.dst]),
+        problem.etype,
+        num_nodes=problem.num_nodes,
+        num_edge_types=problem.num_etypes,
+        node_type=problem.ntype,
+        num_node_types=problem.num_ntypes,
+        edge_type_names=names,
+        node_type_names=[f"t{i}" for i in range(problem.num_ntypes)],
+    )
+
+
+def candidate(model: str, level: str = "O2", plan: str = "") -> Candidate:
+    """Returns a model's compiled layer, by a plan in JSON if there is one; raises DacergnnError for unknown levels."""
+    if level not in LEVELS:
+        raise DacergnnError(f"level: '{level}' is unknown; choose from {', '.join(LEVELS)}")
+    return configured(model, level, Config(level=level, plan=Plan.from_json(plan) if plan else None))
+
+
+def configured(model: str, name: str, config: Config) -> Candidate:
+    """Returns a model's layer that is compiled with ``config``, and is called ``name`` in tables."""
+
+    def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
+        original = next(c for c in library_module("pyg").ALL if c.model == model)
+        graph = typed_graph(problem)
+        compiled: list[Any] = []
+
+        def replace_layer(layer: Any) -> Any:
+            compiled.append(optimize(layer, graph, config=config, on_unsupported="error"))
+            return wrap(compiled[0])
+
+        return replace(original.build(problem, shared, replace_layer), layer=compiled[0])
+
+    return Candidate(name, "ours", model, build, model, edge_memory)

@@ -1,0 +1,135 @@
+"""Defines the command `python -m benchmarks scale`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from benchmarks.relational.settings import MODELS
+from dacergnn.bench.environment import about
+from dacergnn.bench.process import ask
+from dacergnn.cli.bars import progress_bar, teller
+from dacergnn.cli.options import data_option, names
+from dacergnn.config import Config
+from dacergnn.distributed import METHODS
+from dacergnn.tables import Table
+
+WORKER = "benchmarks.scale.worker"
+PROCESSES = "benchmarks.scale.processes"
+LIMIT_S = 1800.0
+"""Seconds for one process, including the graph, builds and encodings."""
+Row = dict[str, Any]
+
+
+@click.command()
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
+@data_option("mag~", "wikikg2~")
+@click.option("--limits", default="4GB", callback=names, show_default=True, help="Config(memory=...), comma-separated.")
+@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
+@click.option("--steps", default=3, show_default=True, type=click.IntRange(1), help="Measured steps of each limit.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option("--processes", default="", callback=names, help="Numbers of processes, comma-separated: measures "
+              "full-graph training in these on this machine, instead of limits.")  # fmt: skip
+@click.option("--method", default="ranges", show_default=True, type=click.Choice(METHODS),
+              help="Divides the nodes among processes.")  # fmt: skip
+@click.option("--rounds", default="", help="A size of memory for rows of nodes, as in 500MB: processes run layers "
+              "piece by piece (DistributedGraph.run).")  # fmt: skip
+@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write all results to this file.")  # fmt: skip
+def scale(
+    models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
+    processes: tuple[str, ...], method: str, rounds: str, path: Path | None,
+) -> None:  # fmt: skip
+    """Measure training steps within a limit of memory, or in several processes, against steps without.
+
+    Steps with and without a limit run in turns in one process, and times are medians. Peaks come from processes of
+    their own: what a step takes at the most beside features and parameters, with the encodings of the graph.
+    """
+    if not all(count.isdecimal() and int(count) for count in processes):
+        raise click.BadParameter(
+            f"{','.join(processes)!r} holds something else than numbers, as in 1,2,4", param_hint="--processes"
+        )
+    if rounds and not processes:
+        raise click.BadParameter("is for several processes; give --processes, too", param_hint="--rounds")
+    for limit in (*limits, rounds or "1GB"):
+        Config(memory=limit)  # raises an error for what is no size
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    rows: list[Row] = []
+    with progress_bar(console) as bar:
+        task = bar.add_task("starting", total=len(models) * len(data))
+        for model, graph in product(models, data):
+            teller(bar, console)(f"{model} on {graph}")
+            request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
+            if processes:
+                rows += in_processes({**request, "method": method, "rounds": rounds}, processes)
+            else:
+                rows += measured(request, ["", *limits])
+            bar.advance(task)
+    click.echo(_table_of_processes(rows) if processes else _table(rows))
+    if path is not None:
+        path.write_text(json.dumps({"rows": rows, **about()}, indent=1) + "\n")
+        console.print(f"Results written to {path}")
+    if any("error" in row for row in rows):
+        sys.exit(1)
+
+
+def measured(request: Row, limits: list[str]) -> list[Row]:
+    """Returns a row for each limit, "" for none: seconds, peak and estimate in bytes, ranges, and the difference."""
+    bounded = {**request, "limit_bytes": 64 << 30}
+    times = ask(WORKER, {**bounded, "limits": limits}, LIMIT_S)
+    rows: list[Row] = []
+    for limit in limits:
+        row: Row = {**request, "limit": limit}
+        peak = ask(WORKER, {**bounded, "limits": [limit], "peak": True}, LIMIT_S)
+        failed = times.get("error") or times[limit].get("error") or peak.get("error")
+        rows.append({**row, "error": failed} if failed else {**row, **times[limit], **peak[limit]})
+    return rows
+
+
+def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
+    """Returns a row for each number of processes: seconds, the largest peak of one, and what all receive, in bytes."""
+    rows = [{**request, "processes": int(count)} for count in counts]
+    return [row | ask(PROCESSES, {**row, "limit_bytes": 64 << 30}, LIMIT_S) for row in rows]
+
+
+def _table_of_processes(rows: list[Row]) -> Table:
+    headings = ("model", "graph", "processes", "step s", "peak GB", "of the first", "received MB", "of the least")
+    table = Table("Full-graph training in several processes", headings, keys=2)
+    first: dict[tuple[str, str], float] = {}
+    for row in rows:
+        names = row["model"], row["data"], str(row["processes"])
+        if "error" in row:
+            table.add_row(*names)
+            table.add_note(f"{', '.join(names)}: {row['error']}")
+            continue
+        share = row["peak"] / first.setdefault(names[:2], row["peak"])
+        least = f"{row['received'] / row['least']:.2f}" if row["least"] else ""
+        sizes = f"{row['peak'] / 1e9:.3f}", f"{share:.2f}", f"{row['received'] / 1e6:.1f}"
+        table.add_row(*names, f"{row['seconds']:.3f}", *sizes, least)
+    return table
+
+
+def _table(rows: list[Row]) -> Table:
+    headings = ("model", "graph", "limit", "ranges", "step s", "ratio", "peak GB", "estimated GB", "difference")
+    table = Table("Training steps within a limit of memory", headings, keys=3)
+    whole: dict[tuple[str, str], float] = {}
+    for row in rows:
+        names = row["model"], row["data"], row["limit"] or "none"
+        if "error" in row:
+            table.add_row(*names)
+            table.add_note(f"{', '.join(names)}: {row['error']}")
+            continue
+        seconds = row["seconds"]
+        least = whole.setdefault(names[:2], seconds)
+        sizes = (f"{row[name] / 1e9:.2f}" for name in ("peak", "estimate"))
+        table.add_row(
+            *names, str(row["ranges"]), f"{seconds:.2f}", f"{seconds / least:.2f}", *sizes, f"{row['difference']:.0e}"
+        )
+    return table

@@ -1,0 +1,146 @@
+"""Compares a model with the same model compiled, and caching strategies with each other, in times and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dacergnn.bench.environment import about, load
+from dacergnn.bench.measure import MODES
+from dacergnn.bench.picture import COLOURS, new_figure
+from dacergnn.bench.process import ask
+from dacergnn.bench.scatter import NOTE, Ratio, marked, scatters
+from dacergnn.bench.subject import Subject
+from dacergnn.bench.worker import ORIGINAL
+from dacergnn.config import Config
+from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row, Writer
+from dacergnn.tables import Table
+
+WORKER = "dacergnn.bench.worker"
+LIMIT_S = 600.0
+"""Seconds of a process for each candidate that it measures."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Holds a row for each candidate, the original first, and what the figures depend on.
+
+    Attributes:
+        rows: Status, times by mode, peak memory, the bytes that are saved for a backward, and the error.
+        about: Machine, versions, commit, command and date.
+    """
+
+    title: str
+    rows: Sequence[Row]
+    modes: Sequence[str]
+    about: Row
+
+    @property
+    def ok(self) -> bool:
+        """Tells whether all candidates are right."""
+        return all(row["status"] == "ok" for row in self.rows)
+
+    def text(self) -> str:
+        """Returns the candidates as a table; gains are the original over a candidate."""
+        measures = {f"{mode}_ms": f"{mode} ms" for mode in self.modes} | {"peak_mb": "peak MB"}
+        columns = [heading for name in measures.values() for heading in (name, "gain")]
+        headings = ("candidate", *columns, "saved MB", "error", "note")
+        table = Table(f"{self.title}: gains are the original over a candidate", headings, words=("note",))
+        for row in self.rows:
+            cells: list[str] = []
+            for field in measures:
+                gain = Ratio.of(self.rows[0], row, field)
+                cells += [_number(row.get(field), scatters(row, field))]
+                cells += ["-" if gain is None else marked(f"{gain.value:.2f}", gain.scatters)]
+            note = row["note"] if row["status"] == "ok" else f"{row['status']}: {row['note']}"
+            table.add_row(row["candidate"], *cells, _number(row.get("saved_mb")), _number(row.get("max_error")), note)
+            if any(scatters(row, field) for field in measures):
+                table.add_note(NOTE)
+        return table.text()
+
+    def write(self, path: Path) -> None:
+        """Appends the rows to a file of JSON lines, after a line on machine, versions, commit and command."""
+        Writer(path).write([self.about, *self.rows])
+
+    def plot(self, path: Path) -> None:
+        """Draws times and peaks of memory side by side, as .png, .svg or .pdf.
+
+        Raises:
+            DacergnnError: matplotlib is not installed, or does not know the format.
+        """
+        names = [row["candidate"] for row in self.rows]
+        figure = new_figure(3.0 + 1.2 * len(names), 4.0, "a plot of candidates")
+        times, memory = figure.subplots(1, 2)
+        width = 0.8 / len(self.modes)
+        for number, mode in enumerate(self.modes):
+            heights = [row.get(f"{mode}_ms") or 0.0 for row in self.rows]
+            places = [place + number * width for place in range(len(names))]
+            times.bar(places, heights, width, align="edge", color=COLOURS[number], label=mode)
+        memory.bar(names, [row.get("peak_mb") or 0.0 for row in self.rows], color=COLOURS[2])
+        times.set_xticks([place + 0.4 for place in range(len(names))], names)
+        times.set_ylabel("ms")
+        times.legend(frameon=False, fontsize=9)
+        memory.set_ylabel("peak MB of a training step")
+        for axes in (times, memory):
+            axes.tick_params(axis="x", labelrotation=30)
+            axes.grid(axis="y", alpha=0.25)
+            axes.set_axisbelow(True)
+        figure.suptitle(self.title, fontsize=11)
+        try:
+            figure.savefig(path, dpi=150)
+        except ValueError as error:
+            raise DacergnnError(f"{path}: {error}") from error
+
+
+def compare(
+    subject: Subject,
+    strategies: Sequence[str] = ("cache_all",),
+    *,
+    modes: Sequence[str] = MODES,
+    threads: int = 2,
+    repeat: int = 30,
+    budget_s: float = 10.0,
+    memory: bool = True,
+    plan: str = "",
+    progress: Callable[[str], None] = lambda line: None,
+) -> Comparison:
+    """Measures the original and the compiled model by each strategy, in turns, in processes of their own.
+
+    Args:
+        strategies: Values of `Config.caching`.
+        modes: "infer" for a forward without gradients, "train" for a forward and a backward.
+        repeat: The most rounds of the measurement.
+        budget_s: Seconds for the rounds of a mode.
+        memory: Whether peaks of memory are measured, each in a process of its own.
+        plan: A plan to compile by, as JSON; "" for none.
+        progress: Called with a line that says what is being done.
+
+    Raises:
+        DacergnnError: A strategy or a mode is unknown, or the model cannot be made.
+    """
+    for mode in modes:
+        if mode not in MODES:
+            raise DacergnnError(f"mode={mode!r} is not one of {', '.join(MODES)}.")
+    candidates = [ORIGINAL, *(Config(caching=strategy).caching for strategy in strategies)]
+    request: Row = {
+        "subject": asdict(subject), "candidates": candidates, "modes": list(modes), "threads": threads, "plan": plan,
+        "repeat": repeat, "budget_s": budget_s, "limit_bytes": 64 << 30,
+    }  # fmt: skip
+    before = load()
+    progress(f"{subject}: times")
+    answer = ask(WORKER, request | {"what": "time"}, LIMIT_S * len(candidates))
+    if "error" in answer:
+        raise DacergnnError(f"{subject}: {answer['error']}")
+    rows: list[Row] = answer["results"]
+    for row in rows if memory else ():
+        if row["status"] == "ok":
+            progress(f"{subject}: memory of {row['candidate']}")
+            found = ask(WORKER, request | {"what": "memory", "candidates": [row["candidate"]]}, LIMIT_S)
+            row |= found if "peak_mb" in found else {"note": f"memory: {found['error']}"}
+    return Comparison(str(subject), rows, tuple(modes), about(subject=asdict(subject), threads=threads, load=before))
+
+
+def _number(value: float | None, scattering: bool = False) -> str:
+    return "-" if value is None else marked(f"{value:.3g}", scattering)

@@ -1,0 +1,127 @@
+"""`dacergnn bench`: a model as it is against the same model compiled, by strategies of caching."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+from dacergnn.bench import Comparison, Subject, comparison, worker
+from dacergnn.bench.calls import training_step
+from dacergnn.bench.process import reason
+from dacergnn.bench.subject import LAYERS
+from dacergnn.cli import main
+from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import load
+
+REQUEST: dict[str, Any] = {"threads": 1, "plan": "", "modes": ["infer", "train"], "repeat": 1, "budget_s": 0.1}
+SMALL: dict[str, Any] = {"data": "am~0.0005", "features": 4}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers answer in this process."""
+    pytest.importorskip("torch_geometric")
+
+    def ask(_: str, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        if request["what"] == "memory":
+            return {"peak_mb": 2.0}
+        try:
+            return worker.answer(request)
+        except Exception as error:
+            return {"error": reason(error)}
+
+    monkeypatch.setattr(comparison, "ask", ask)
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_by_name_are_right_in_all_strategies(layer: str) -> None:
+    pytest.importorskip("torch_geometric")
+    subject = {"layer": layer, "heads": 2 if layer in ("gat", "rgat") else 1, **SMALL}
+    names = [worker.ORIGINAL, "cache_all", "recompute_all"]
+    rows = worker.answer(REQUEST | {"subject": subject, "candidates": names, "what": "time"})["results"]
+    assert [(row["candidate"], row["status"], row["note"]) for row in rows] == [(name, "ok", "") for name in names]
+    assert all(row["max_error"] < 1e-4 and row["train_ms"] > 0 and row["infer_ms"] > 0 for row in rows)
+    assert rows[2]["saved_mb"] <= rows[1]["saved_mb"]
+
+
+@pytest.mark.interpreted
+@pytest.mark.usefixtures("asked")
+def test_the_command_compares_draws_and_writes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture, path = tmp_path / "bars.png", tmp_path / "results.jsonl"
+    options = ["--layer", "gcn", "--data", SMALL["data"], "--features", "4", "--caching", "cache_all,auto"]
+    options += ["--repeat", "1", "--budget", "0.1", "--plot", str(picture), "--json", str(path)]
+    result = CliRunner().invoke(main, ["bench", *options])
+    assert result.exit_code == 0, result.output
+    assert "auto" in result.stdout
+    assert picture.stat().st_size > 1000
+    about, *rows = load(path)
+    assert {"environment", "command", "commit", "date", "load"} <= about.keys()
+    assert [row["candidate"] for row in rows] == ["original", "cache_all", "auto"]
+    assert all(row["peak_mb"] == 2.0 for row in rows)
+
+
+OWN = """
+import torch
+from torch_geometric.nn import GCNConv
+
+def model():
+    edges = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    return GCNConv(4, 4, bias=False), (torch.randn(3, 4, requires_grad=True), edges)
+
+def nothing():
+    return torch.nn.Linear(4, 4), (torch.randn(3, 4),)
+"""
+
+
+@pytest.mark.interpreted
+@pytest.mark.usefixtures("asked")
+def test_models_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_own.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    found = comparison.compare(Subject("their_own:model"), modes=("train",), repeat=1, budget_s=0.1)
+    assert found.ok, found.text()
+    assert "train ms" in found.text()
+    assert "infer ms" not in found.text()
+    rows = comparison.compare(Subject("their_own:nothing"), memory=False).rows
+    assert "nothing of this model is compiled" in rows[1]["note"]
+    for source, message in (("their_own:none", "name a function"), ("their_own", "names no function")):
+        with pytest.raises(DacergnnError, match=message):
+            comparison.compare(Subject(source))
+
+
+def test_what_is_wrong_is_told() -> None:
+    rows = [{"candidate": "original", "status": "ok", "note": "", "train_ms": 2.0}]
+    rows += [{"candidate": "auto", "status": "wrong", "note": "differs by 1e-01"}]
+    found = Comparison("a model", rows, ("train",), {})
+    assert not found.ok
+    assert "wrong: differs by 1e-01" in found.text()
+    with pytest.raises(DacergnnError, match=r"mode='fast' is not one of infer, train\."):
+        comparison.compare(Subject(), modes=("fast",))
+
+
+def test_a_result_that_differs_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(factor: float) -> Any:
+        layer = nn.Linear(2, 2)
+        nn.init.constant_(layer.weight, factor)
+        nn.init.zeros_(layer.bias)
+        return layer, (torch.ones(1, 2, requires_grad=True),)
+
+    monkeypatch.setattr(worker, "explain", lambda model: Any)
+    rows = worker._times(  # pyright: ignore[reportPrivateUsage]
+        lambda name: times(1.0 if name == worker.ORIGINAL else 1.1),
+        REQUEST | {"candidates": [worker.ORIGINAL, "cache_all"]},
+    )
+    assert [row["status"] for row in rows] == ["ok", "wrong"]
+
+
+def test_gradients_are_in_the_order_of_names() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    outputs, gradients = training_step(model, (torch.ones(4, 2, requires_grad=True),))()
+    assert [tuple(part.shape) for part in (*outputs, *gradients)] == [(4, 1), (4, 2), (3,), (3, 2), (1,), (1, 3)]

@@ -1,0 +1,159 @@
+"""Commands that take --device cuda: refused without a device, handed on with one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from benchmarks.caching import candidates, records, scheme
+from benchmarks.caching import worker as caching_worker
+from benchmarks.caching.task import CachingCandidate, Limits, Request, Task
+from benchmarks.caching.workload import Workload
+from benchmarks.papers.command import papers
+from benchmarks.relational import case, plain_torch, runner, worker
+from benchmarks.relational.candidate import Candidate
+from benchmarks.relational.command import relational
+from benchmarks.relational.problem import Problem
+from dacergnn.bench import memory
+from dacergnn.bench.measure import ON_DEVICE, ON_PROCESSOR
+from dacergnn.config import Rates
+
+RATES = Rates(4e13, 3e12, 6e12, 1e11)
+COMMANDS = {
+    "dacergnn.cli.env:env": (),
+    "dacergnn.cli.tune:run": (),
+    "benchmarks.learned_model.command:collect": ("--out", "samples.jsonl"),
+    "benchmarks.relational.command:relational": (),
+    "benchmarks.caching.command:caching": (),
+    "benchmarks.papers.command:papers": ("ablation",),
+    "benchmarks.questions.large_graphs:main": ("rgcn", "aifb"),
+    "benchmarks.devices.command:main": (),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_a_device_they_say_so(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    module, name = command.split(":")
+    result = CliRunner().invoke(getattr(import_module(module), name), [*COMMANDS[command], "--device", "cuda"])
+    assert result.exit_code == 2, result.output
+    assert "--device cuda: torch finds no CUDA device here; name cpu to run on the processor." in result.output
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A device in name alone: what is moved there stays where it is. Lists what was moved, and where rates are of."""
+    places: list[str] = []
+
+    def stay(self: Any, device: torch.device | str, *_: Any) -> Any:
+        places.append(f"{type(self).__name__} to {torch.device(device).type}")
+        return self
+
+    def rates(rows: int = 0, width: int = 0, device: torch.device | str = "cpu") -> Rates:
+        places.append(f"rates of {device}")
+        return RATES
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(Problem, "to", stay)
+    monkeypatch.setattr(Workload, "on", stay)
+    monkeypatch.setattr(runner, "measure_rates", rates)
+    monkeypatch.setattr(runner, "environment", dict)
+    return places
+
+
+def stand_in(model: str, level: str = "O2", plan: str = "") -> Candidate:
+    return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
+
+
+def test_the_relational_suite(data_folder: Path, moved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric")
+    asked: list[str] = []
+    monkeypatch.setattr(case.ours, "candidate", stand_in)
+    monkeypatch.setattr(case, "run_trial", lambda request, limit: asked.append(request.device) or {"peak_mb": 1.0})
+    options = ["--data", "aifb", "--models", "rgcn", "--mode", "infer", "--against", "torch", "--no-compiled"]
+    result = CliRunner().invoke(relational, [*options, "--budget", "0.01", "--repeat", "1", "--device", "cuda"])
+    assert result.exit_code == 0, result.output
+    assert moved == ["Problem to cuda", "rates of cuda"]
+    assert asked == ["cuda"]
+    refused = CliRunner().invoke(relational, ["--overhead", "--device", "cuda"])
+    assert "--overhead measures calls on the processor; leave --device out." in refused.output
+
+
+def test_a_worker_weighs_on_the_device(data_folder: Path, moved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed: list[torch.device] = []
+
+    def peak(call: Any, device: torch.device) -> tuple[int, str]:
+        call()
+        weighed.append(device)
+        return 5_000_000, "torch.cuda"
+
+    monkeypatch.setattr(worker.memory, "peak_growth", peak)
+    monkeypatch.setattr(worker.ours, "candidate", stand_in)
+    request = worker.Request("rgcn", "ours", "O2", "aifb", "train", "memory", hidden=8, device="cuda")
+    assert worker.measure_request(request) == {"peak_mb": 5.0, "method": "torch.cuda"}
+    assert weighed == [torch.device("cuda")]
+    assert moved == ["Problem to cuda"] * 2
+
+
+def test_peaks_of_a_device_are_those_of_its_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    for name, result in (
+        ("synchronize", None), ("empty_cache", None), ("reset_peak_memory_stats", None), ("memory_allocated", 30),
+        ("max_memory_allocated", 100),
+    ):  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, lambda *_, name=name, result=result: events.append(name) or result)
+    assert memory.peak_growth(lambda: events.append("call"), torch.device("cuda")) == (70, "torch.cuda")
+    assert events == [
+        *("synchronize", "empty_cache", "reset_peak_memory_stats", "memory_allocated"),
+        *("call", "synchronize", "max_memory_allocated"),
+    ]
+
+
+def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric")
+    used: list[Rates | None] = []
+    weighed: list[str] = []
+    limits = Limits(("infer",), torch.get_num_threads(), repeat=1, budget_s=0.01, device="cuda", rates=RATES)
+    ours = CachingCandidate("ours", "cache_all", scheme.parse("cache_all"))
+    task = Task("gcn", "arxiv~0.0005", "layer", 8, 8)
+    times = json.loads(json.dumps(Request(task, (ours,), "time", limits).as_json()))
+    assert times["device"] == "cuda"
+    assert Request.of_json(times).limits == limits
+    monkeypatch.setattr(candidates, "optimize", lambda net, *_, config, **__: used.append(config.rates) or net)
+    monkeypatch.setattr(memory, "peak_growth", lambda call, device: weighed.append(device.type) or (1, ""))
+    (row,) = caching_worker.measure_request(times)["results"]
+    assert row["status"] == "ok", row
+    assert "infer_ms" in row
+    caching_worker.measure_request({**times, "what": "memory"})
+    assert moved == ["Workload to cuda"] * 2
+    assert set(used) == {RATES}
+    assert weighed == ["cpu"]  # where the stand-in for the device is
+    key = records.key_of(records.settings_of(task, ours, limits))
+    assert key != records.key_of(records.settings_of(task, ours, replace(limits, device="cpu")))
+    old = records.settings_of(task, ours, replace(limits, device="cpu"))
+    del old["device"]  # files of earlier releases
+    assert records.key_of(old) == records.key_of(old | {"device": "cpu"})
+
+
+def test_devices_have_a_clock_of_their_own(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert case.Case("rgcn", problem, case.BenchSettings(), str).clock is ON_PROCESSOR
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 2))
+    there: Any = SimpleNamespace(x=SimpleNamespace(is_cuda=True, device=torch.device("cuda")))
+    monkeypatch.setattr(case, "make_parameters", lambda *_: {})
+    found = case.Case("rgcn", there, case.BenchSettings(), str)
+    assert found.clock is ON_DEVICE
+    assert found.limit == 2
+
+
+def test_a_file_without_rates_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(papers, ["ablation", "--rates", str(tmp_path / "none.json")])
+    assert result.exit_code == 2
+    assert "none.json holds none; name a file" in " ".join(result.output.split())
