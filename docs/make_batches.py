@@ -6,27 +6,28 @@ python docs/make_batches.py batches.json
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from pages import FOLDER, replaced
 
-from benchmarks.batches.runner import ratio_of
-from dacergnn.bench.scatter import NOTE, marked, scatters
+from benchmarks.batches.runner import geometric_means, left_out, ratio_of
+from dacergnn.bench.scatter import NOTE, marked, scatters, with_left_out
+from dacergnn.json_lines import load
 
 PAGE = FOLDER / "results" / "batches.md"
 COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "encoding", "steps/s eager", "ours")
 
 
-def figures(report: dict[str, Any]) -> str:
-    """Returns the table of a report, with the graph and the command above it and the mean below."""
-    settings, machine = report["settings"], report["environment"]
-    rows = [row for row in report["rows"] if "error" not in row]
+def figures(path: Path) -> str:
+    """Returns the table of a run, with the graph and the command above it and the mean below."""
+    about, *every = load(path)
+    settings, machine = about["settings"], about["environment"]
+    rows = [row for row in every if "error" not in row]
     lines = [
         "```sh",
-        report["command"],
+        about["command"],
         "```",
         "",
         f"On {settings['data']} with fan-outs {', '.join(map(str, settings['fanouts']))}, on {settings['threads']} of "
@@ -36,17 +37,16 @@ def figures(report: dict[str, Any]) -> str:
         "|---|" + "---:|" * (len(COLUMNS) - 1),
         *map(_line, rows),
         "",
-        f"The geometric mean of the ratios is {_mean(report, 'ratio_wall')} by wall time and "
-        f"{_mean(report, 'ratio_processor')} by processor time.",
+        f"The geometric mean of the ratios is {_mean(rows, 'ratio_wall')} by wall time and "
+        f"{_mean(rows, 'ratio_processor')} by processor time.",
         *(["", f"\\{NOTE}."] if any(ratio.scatters for row in rows if (ratio := ratio_of(row, "ratio_wall"))) else []),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _mean(report: dict[str, Any], name: str) -> str:
-    value = f"{report['geomean'][name]:.2f}" if name in report["geomean"] else "-"
-    left_out = report.get("left_out", {}).get(name, 0)
-    return f"{value} ({left_out} left out)" if left_out else value
+def _mean(rows: list[dict[str, Any]], name: str) -> str:
+    means = geometric_means(rows)
+    return with_left_out(f"{means[name]:.2f}" if name in means else "-", left_out(rows).get(name, 0))
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -60,5 +60,4 @@ def _line(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    report = json.loads(Path(sys.argv[1]).read_text())
-    PAGE.write_text(replaced(PAGE.read_text(), "figures", figures(report)))
+    PAGE.write_text(replaced(PAGE.read_text(), "figures", figures(Path(sys.argv[1]))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from rich.console import Console
 
 from benchmarks.batches.runner import Row, ratio_of, run
 from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
-from dacergnn.bench.environment import about
+from dacergnn.bench.environment import write_run
 from dacergnn.bench.scatter import MARK, NOTE, marked, scatters, with_left_out
 from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import data_option, names, numbers
@@ -28,7 +27,7 @@ from dacergnn.tables import Table
 @click.option("--threads", default=BatchSettings.threads, show_default=True)
 @click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Write all results to this file.")  # fmt: skip
+              help="Append the results to this file, as JSON lines.")  # fmt: skip
 def batches(
     layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
     threads: int, compiled: bool, path: Path | None,
@@ -54,7 +53,7 @@ def batches(
         text = with_left_out(f"geometric mean of {name.replace('_', ' ')}: {value}", left_out.get(name, 0))
         console.print(text, highlight=False)
     if path is not None:
-        path.write_text(json.dumps({**report, **about()}, indent=1) + "\n")
+        write_run(path, rows, settings=report["settings"])
         console.print(f"Results written to {path}")
     failed = [row for row in rows if "error" in row]
     for row in failed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import textwrap
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from benchmarks.relational.report import Report, Row, candidate_table, geomean_table, row_table
+from benchmarks.relational.report import Report, Row, candidate_table, geomean_table, geometric_means, row_table
 from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.scatter import NOTE, marked
@@ -55,7 +54,7 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Write all results to this file.")  # fmt: skip
+              help="Append the results to this file, as JSON lines.")  # fmt: skip
 def relational(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
@@ -84,9 +83,8 @@ def relational(
     for other in others:
         report.add(other)
         report.settings["hidden"] = list(hidden)
-    report.command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
     click.echo(row_table(report.rows).text(wide=wide))
-    click.echo(f"\n{geomean_table(report.as_json()['geomean'])}")
+    click.echo(f"\n{geomean_table(geometric_means(report.rows))}")
     if path is not None:
         report.write(path)
         console.print(f"Results written to {path}")

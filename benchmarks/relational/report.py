@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.relational.bound import Bound
 from benchmarks.relational.entry import Entry, fastest
+from dacergnn.bench.environment import write_run
 from dacergnn.bench.rates import BEATEN
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters, with_left_out
 from dacergnn.tables import Table
@@ -122,12 +121,9 @@ class Report:
     """Holds all rows of a run with what they depend on."""
 
     rows: list[Row] = field(default_factory=list)
-    environment: dict[str, Any] = field(default_factory=dict)
     rates: dict[str, Any] = field(default_factory=dict)
     """Measured rates by data set."""
     settings: dict[str, Any] = field(default_factory=dict)
-    command: str = ""
-    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def add(self, other: Report) -> None:
         """Adds the rows of a run on this machine with another number of features."""
@@ -135,24 +131,9 @@ class Report:
         self.rows += other.rows
         self.rates |= {f"{data}, {width} features": rates for data, rates in other.rates.items()}
 
-    def as_json(self) -> dict[str, Any]:
-        """Returns the document that write() stores."""
-        device = ("cpu", "cpu features", "cores", "threads", "governor", "gpu")
-        facts = self.environment
-        return {
-            "rows": self.rows,
-            "geomean": geometric_means(self.rows),
-            "device": {key: facts[key] for key in device if key in facts},
-            "versions": {key: value for key, value in facts.items() if key not in device},
-            "rates": self.rates,
-            "settings": self.settings,
-            "command": self.command,
-            "date": self.date,
-        }
-
     def write(self, path: Path) -> None:
-        """Stores the report as JSON."""
-        path.write_text(json.dumps(self.as_json(), indent=1) + "\n")
+        """Appends the rows to a file of JSON lines, after the settings, the rates and what else they depend on."""
+        write_run(path, self.rows, settings=self.settings, rates=self.rates)
 
 
 def _number(value: float | None, digits: int = 3) -> str:

@@ -16,7 +16,7 @@ from benchmarks.relational.peers import LIBRARIES, library_module
 from benchmarks.relational.problem import load_problem
 from benchmarks.relational.report import Report, Row, make_rows
 from benchmarks.relational.settings import BenchSettings
-from dacergnn.bench.environment import environment, load
+from dacergnn.bench.environment import load
 from dacergnn.bench.rates import measure_rates
 
 
@@ -53,7 +53,7 @@ def run(
 
 
 def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable[[list[Row]], None]) -> Report:
-    report = Report(environment=dict(environment()), settings=asdict(settings))
+    report = Report(settings=asdict(settings))
     for data in settings.data:
         tell(f"{data}: loading")
         problem = load_problem(data, settings.hidden, settings.seed).to(settings.device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from itertools import product
@@ -13,7 +12,7 @@ import click
 from rich.console import Console
 
 from benchmarks.relational.settings import MODELS
-from dacergnn.bench.environment import about
+from dacergnn.bench.environment import write_run
 from dacergnn.bench.process import ask
 from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import data_option, names
@@ -42,7 +41,7 @@ Row = dict[str, Any]
 @click.option("--rounds", default="", help="A size of memory for rows of nodes, as in 500MB: processes run layers "
               "piece by piece (DistributedGraph.run).")  # fmt: skip
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Write all results to this file.")  # fmt: skip
+              help="Append the results to this file, as JSON lines.")  # fmt: skip
 def scale(
     models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
     processes: tuple[str, ...], method: str, rounds: str, path: Path | None,
@@ -74,7 +73,7 @@ def scale(
             bar.advance(task)
     click.echo(_table_of_processes(rows) if processes else _table(rows))
     if path is not None:
-        path.write_text(json.dumps({"rows": rows, **about()}, indent=1) + "\n")
+        write_run(path, rows)
         console.print(f"Results written to {path}")
     if any("error" in row for row in rows):
         sys.exit(1)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dacergnn.bench.environment import about, load
+from dacergnn.bench.environment import load, write_run
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.picture import COLOURS, new_figure
 from dacergnn.bench.process import ask
@@ -15,7 +15,7 @@ from dacergnn.bench.subject import Subject
 from dacergnn.bench.worker import ORIGINAL
 from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
-from dacergnn.json_lines import Row, Writer
+from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
 WORKER = "dacergnn.bench.worker"
@@ -25,11 +25,11 @@ LIMIT_S = 600.0
 
 @dataclass(frozen=True)
 class Comparison:
-    """Holds a row for each candidate, the original first, and what the figures depend on.
+    """Holds a row for each candidate, the original first, and what was asked for.
 
     Attributes:
         rows: Status, times by mode, peak memory, the bytes that are saved for a backward, and the error.
-        about: Machine, versions, commit, command and date.
+        about: The subject, the number of threads, and the load of the machine before.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Comparison:
 
     def write(self, path: Path) -> None:
         """Appends the rows to a file of JSON lines, after a line on machine, versions, commit and command."""
-        Writer(path).write([self.about, *self.rows])
+        write_run(path, self.rows, **self.about)
 
     def plot(self, path: Path) -> None:
         """Draws times and peaks of memory side by side, as .png, .svg or .pdf.
@@ -139,7 +139,9 @@ def compare(
             progress(f"{subject}: memory of {row['candidate']}")
             found = ask(WORKER, request | {"what": "memory", "candidates": [row["candidate"]]}, LIMIT_S)
             row |= found if "peak_mb" in found else {"note": f"memory: {found['error']}"}
-    return Comparison(str(subject), rows, tuple(modes), about(subject=asdict(subject), threads=threads, load=before))
+    return Comparison(
+        str(subject), rows, tuple(modes), {"subject": asdict(subject), "threads": threads, "load": before}
+    )
 
 
 def _number(value: float | None, scattering: bool = False) -> str:

@@ -7,6 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ import torch
 
 from dacergnn.config import Rates
 from dacergnn.errors import BuildError
+from dacergnn.json_lines import Row, Writer
 from dacergnn.native import nvcc
 from dacergnn.native.build import compiler as found_compiler
 from dacergnn.native.build import vectors
@@ -57,6 +59,11 @@ def about(**more: Any) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **more,
     }
+
+
+def write_run(path: Path, rows: Iterable[Row], **more: Any) -> None:
+    """Appends the rows of a run to a file of JSON lines, after a record of what they depend on (`about`)."""
+    Writer(path).write([about(**more), *rows])
 
 
 def commit() -> str:

@@ -65,7 +65,6 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Problem, "to", stay)
     monkeypatch.setattr(Workload, "on", stay)
     monkeypatch.setattr(runner, "measure_rates", rates)
-    monkeypatch.setattr(runner, "environment", dict)
     return places
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from benchmarks.relational.worker import tiny_problem
 from dacergnn.bench import process
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import load
 
 KEYS = {
     *("model", "data", "mode", "level", "ours_ms", "layer_ms", "library", "library_ms", "ratio_library"),
@@ -82,10 +82,11 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[R
         assert compiled <= {"measured apart", f"not done after {BenchSettings.trial_limit_s:.0f} s"}
     path = data_folder / "out.json"
     report.write(path)
-    stored = json.loads(path.read_text())
-    assert {"rows", "geomean", "device", "versions", "rates", "settings", "command", "date"} <= set(stored)
-    assert {"cpu", "cores", "threads", "governor"} <= set(stored["device"])
-    assert stored["geomean"]["rgcn"]["train"]["ratio_torch"] == pytest.approx(report.rows[1]["ratio_torch"])
+    about, *rows = load(path)
+    assert {"environment", "rates", "settings", "command", "commit", "date"} == set(about)
+    assert {"cpu", "cores", "threads", "governor"} <= set(about["environment"])
+    ratio = geometric_means(rows)["rgcn"]["train"]["ratio_torch"]
+    assert ratio == pytest.approx(report.rows[1]["ratio_torch"])
     assert any("validating pyg RGCNConv" in line for line in lines)
     assert {request.what for request in without_compiler} == {"memory", "time"}
 
@@ -214,7 +215,7 @@ def test_command_prints_tables_and_writes_json(data_folder: Path, without_compil
     assert "rgat on aifb, train: building and validating torch edges" in told
     assert "1 of 1 cases done after" in told
     assert "Geometric means" in result.output
-    assert json.loads(path.read_text())["rows"][0]["model"] == "rgat"
+    assert load(path)[1]["model"] == "rgat"
 
 
 def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: list[Request], tmp_path: Path) -> None:
@@ -222,11 +223,11 @@ def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: 
     options = "--models rgcn --data aifb --mode infer --against torch --repeat 3 --budget 1 --no-memory --hidden 8,16"
     result = CliRunner().invoke(relational, [*options.split(), "--json", str(path)])
     assert result.exit_code == 0, result.output
-    report = json.loads(path.read_text())
-    assert [row["hidden"] for row in report["rows"]] == report["settings"]["hidden"] == [8, 16]
-    assert list(report["geomean"]) == ["rgcn 8", "rgcn 16"]
+    about, *rows = load(path)
+    assert [row["hidden"] for row in rows] == about["settings"]["hidden"] == [8, 16]
+    assert list(geometric_means(rows)) == ["rgcn 8", "rgcn 16"]
     assert "rgcn 16" in result.output
-    assert len(report["rates"]) == 2
+    assert len(about["rates"]) == 2
     assert "1 of 2 cases done after" in result.stderr
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 from benchmarks.commands import main
 from dacergnn.bench.process import OUT_OF_MEMORY, reason
 from dacergnn.errors import MemoryLimitError
+from dacergnn.json_lines import load
 
 
 @pytest.mark.check
@@ -19,7 +19,7 @@ def test_steps_within_a_limit(tmp_path: Path) -> None:
     options = ["--models", "rgat", "--data", "am~0.01", "--limits", "12MB,1MB", "--hidden", "16", "--steps", "1"]
     result = CliRunner().invoke(main, ["scale", *options, "--json", str(path)])
     assert result.exit_code == 1, "one limit is too low"
-    whole, limited, refused = json.loads(path.read_text())["rows"]
+    _, whole, limited, refused = load(path)
     assert (whole["limit"], limited["limit"]) == ("", "12MB")
     assert whole["ranges"] == 1
     assert limited["ranges"] > 1
@@ -36,7 +36,7 @@ def test_processes_share_the_memory(tmp_path: Path) -> None:
     options = ["--models", "rgat", "--data", "am~0.05", "--processes", "1,2", "--steps", "1"]
     result = CliRunner().invoke(main, ["scale", *options, "--json", str(path)])
     assert result.exit_code == 0, result.output
-    one, two = json.loads(path.read_text())["rows"]
+    _, one, two = load(path)
     assert two["peak"] < 0.7 * one["peak"]
     assert (one["received"], one["least"]) == (0, 0)
     assert 0 < two["received"] <= 1.2 * two["least"]
@@ -49,7 +49,7 @@ def test_processes_in_rounds(tmp_path: Path) -> None:
     options = ["--models", "rgat", "--data", "aifb", "--processes", "2", "--steps", "1", "--rounds", "2MB"]
     result = CliRunner().invoke(main, ["scale", *options, "--json", str(path)])
     assert result.exit_code == 0, result.output
-    (row,) = json.loads(path.read_text())["rows"]
+    _, row = load(path)
     assert row["rounds"] == "2MB"
     assert row["received"] > row["least"], "rows that several pieces read are sent again, and for the backward"
 
