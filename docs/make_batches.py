@@ -21,8 +21,9 @@ COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio
 
 
 def figures(path: Path) -> str:
-    """Returns the table of a run, with the graph and the command above it and the mean below."""
-    about, *every = load(path)
+    """Returns the table of the last run in a file, with the graph and the command above it and the mean below."""
+    records = load(path)
+    about, *every = records[max(n for n, record in enumerate(records) if "environment" in record) :]
     settings, machine = about["settings"], about["environment"]
     rows = [row for row in every if "error" not in row]
     lines = [

@@ -126,7 +126,7 @@ def compare(
     candidates = [ORIGINAL, *(Config(caching=strategy).caching for strategy in strategies)]
     request: Row = {
         "subject": asdict(subject), "candidates": candidates, "modes": list(modes), "threads": threads, "plan": plan,
-        "repeat": repeat, "budget_s": budget_s, "limit_bytes": 64 << 30,
+        "repeat": repeat, "budget_s": budget_s, "limit_bytes": 64 << 30, "device": subject.device,
     }  # fmt: skip
     before = load()
     progress(f"{subject}: times")

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from dacergnn import datasets
 from dacergnn.errors import DacergnnError
@@ -31,6 +32,7 @@ class Subject:
         data: Name of the graph.
         features: Features in and out of the layer.
         heads: Heads of a layer that attends.
+        device: Type of torch's device that everything runs on.
     """
 
     source: str = ""
@@ -38,6 +40,7 @@ class Subject:
     data: str = "aifb"
     features: int = 64
     heads: int = 1
+    device: str = "cpu"
 
     def __str__(self) -> str:
         return self.source or f"{self.layer} on {self.data}"
@@ -45,7 +48,13 @@ class Subject:
     def made(self) -> tuple[nn.Module, tuple[Any, ...]]:
         """Returns the model as its library has it, and the arguments of a call, the same ones at each time."""
         torch.manual_seed(0)
-        return made_by(self.source) if self.source else self._layer()
+        model, arguments = made_by(self.source) if self.source else self._layer()
+        if self.device == "cpu":
+            return model, arguments
+        return model.to(self.device), tree_map_only(Tensor, self._moved, arguments)
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        return tensor.detach().to(self.device).requires_grad_(tensor.requires_grad)
 
     def _layer(self) -> tuple[nn.Module, tuple[Any, ...]]:
         try:

@@ -48,18 +48,18 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return compiled, arguments
 
     if request["what"] == "memory":
-        return {"peak_mb": _peak(make, request["candidates"][0])}
+        return {"peak_mb": _peak(make, request["candidates"][0], torch.device(subject.device))}
     return {"results": _times(make, request)}
 
 
-def _peak(make: Callable[[str], Made], name: str) -> float:
+def _peak(make: Callable[[str], Made], name: str, device: torch.device) -> float:
     """Returns the most MB that two training steps take beside what is in use before, once all code is loaded."""
     memory.return_freed()
     training_step(*make(name))()
     made = make(name)
     POOL.clear()
     step = training_step(*made)
-    grown, _ = memory.peak_growth(lambda: [step(), step()])
+    grown, _ = memory.peak_growth(lambda: [step(), step()], device)
     return grown / 1e6
 
 
@@ -91,7 +91,7 @@ def _times(make: Callable[[str], Made], request: dict[str, Any]) -> list[dict[st
             calls[name] = step if mode == "train" else inference(model, arguments)
             calls[name]()
     for mode, calls in steps.items():
-        clock = clock_of(torch.device("cpu"))
+        clock = clock_of(torch.device(request.get("device", "cpu")))
         timings = interleave(calls, request["repeat"], request["budget_s"], clock=clock) if calls else {}
         for name, timing in timings.items():
             rows[name] |= timing.as_json(f"{mode}_")

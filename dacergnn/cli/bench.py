@@ -12,7 +12,7 @@ from dacergnn.bench.comparison import compare
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.subject import LAYERS, Subject
 from dacergnn.cli.layers import plan_option
-from dacergnn.cli.options import data_option, names
+from dacergnn.cli.options import data_option, device_option, names
 from dacergnn.plan import Plan
 
 
@@ -27,6 +27,7 @@ from dacergnn.plan import Plan
               "budget:500MB.")  # fmt: skip
 @click.option("--mode", "modes", default=",".join(MODES), callback=names, show_default=True)
 @plan_option
+@device_option
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a mode.")
 @click.option("--budget", default=10.0, show_default=True, help="Seconds for the rounds of a mode.")
@@ -37,7 +38,8 @@ from dacergnn.plan import Plan
               help="Append the results to this file, as JSON lines.")  # fmt: skip
 def bench(
     source: str, layer: str, data: str, features: int, heads: int, strategies: tuple[str, ...], modes: tuple[str, ...],
-    plan: Plan | None, threads: int, repeat: int, budget: float, memory: bool, picture: Path | None, path: Path | None,
+    plan: Plan | None, device: str, threads: int, repeat: int, budget: float, memory: bool, picture: Path | None,
+    path: Path | None,
 ) -> None:  # fmt: skip
     """Compare a model as it is with the same model compiled: times and memory.
 
@@ -48,7 +50,7 @@ def bench(
     """
     console = Console(stderr=True)
     found = compare(
-        Subject(source, layer, data, features, heads), strategies, modes=modes, threads=threads, repeat=repeat,
+        Subject(source, layer, data, features, heads, device), strategies, modes=modes, threads=threads, repeat=repeat,
         budget_s=budget, memory=memory, plan="" if plan is None else plan.to_json(), progress=console.print,
     )  # fmt: skip
     click.echo(found.text())

@@ -96,6 +96,14 @@ def test_models_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             comparison.compare(Subject(source))
 
 
+def test_models_and_arguments_go_to_the_device() -> None:
+    pytest.importorskip("torch_geometric")
+    model, (rows, edges) = Subject(layer="hgt", data=SMALL["data"], features=4, device="meta").made()
+    tensors = [*model.parameters(), *rows.values(), *edges.values()]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert all(x.requires_grad and x.is_leaf for x in rows.values())
+
+
 def test_what_is_wrong_is_told() -> None:
     rows = [{"candidate": "original", "status": "ok", "note": "", "train_ms": 2.0}]
     rows += [{"candidate": "auto", "status": "wrong", "note": "differs by 1e-01"}]

@@ -32,6 +32,7 @@ COMMANDS = {
     "dacergnn.cli.tune:run": (),
     "benchmarks.learned_model.command:collect": ("--out", "samples.jsonl"),
     "benchmarks.relational.command:relational": (),
+    "dacergnn.cli.bench:bench": (),
     "benchmarks.caching.command:caching": (),
     "benchmarks.papers.command:papers": ("ablation",),
     "benchmarks.questions.large_graphs:main": ("rgcn", "aifb"),
