@@ -140,7 +140,7 @@ def compare(
             found = ask(WORKER, request | {"what": "memory", "candidates": [row["candidate"]]}, LIMIT_S)
             row |= found if "peak_mb" in found else {"note": f"memory: {found['error']}"}
     return Comparison(
-        str(subject), rows, tuple(modes), {"subject": asdict(subject), "threads": threads, "load": before}
+        str(subject), rows, tuple(modes), {"subject": asdict(subject), "threads": threads, "plan": plan, "load": before}
     )
 
 

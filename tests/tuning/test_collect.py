@@ -170,7 +170,7 @@ def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
     with pytest.raises(DacergnnError, match="xz -d"):
         Writer(path)
     path.write_bytes(b"no such thing")
-    with pytest.raises(DacergnnError, match="name a file of measured programs"):
+    with pytest.raises(DacergnnError, match="name a file of records"):
         load(path)
     path = tmp_path / "rows.jsonl"
     path.write_text("{}\n[1]\n")
