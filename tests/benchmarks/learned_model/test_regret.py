@@ -13,13 +13,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from benchmarks import programs
 from benchmarks.commands import main
 from benchmarks.learned_model import choices as command
 from benchmarks.learned_model import regret as module
 from benchmarks.learned_model.regret import regret
 from benchmarks.learned_model.searches import SEARCHES, compare
 from dacergnn import HeteroGraph
-from dacergnn.cli import named_layers as programs
 from dacergnn.modules import RGAT
 from dacergnn.plan import Plan
 from dacergnn.tuning.features import RATES, THREADS, Described
