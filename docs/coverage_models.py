@@ -13,7 +13,7 @@ from coverage_inputs import D, E, K, M, N, draw, edges, types, x
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
-from benchmarks.accuracy import RECIPES
+from benchmarks.questions.accuracy import RECIPES
 from examples import online_service, pyg_style
 from tests.training.test_ever_new_batches import Plain, Typed
 
@@ -83,7 +83,7 @@ def models() -> dict[str, Model]:
             "examples/pyg_style.py",
             pyg_style.RGCN(K, M, 4),
             (x(), edges(), edge_type, values),
-            {"edge_type": edge_type, "weight": values},
+            {"edge_type": edge_type, "norm": values},
         ),
         "RGAT as a MessagePassing": Model(
             "examples/pyg_style.py",
