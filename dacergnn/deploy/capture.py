@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from inspect import signature
 from typing import Any
@@ -66,7 +67,7 @@ def capture(
             shapes = _by_parameter(model, args, kwargs)
             args, kwargs = pytree.tree_map(_enlarged, (args, kwargs))
         try:
-            program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+            program = torch.export.export(_in_one_place(model), args, kwargs, dynamic_shapes=shapes, strict=False)
         except DacergnnError:
             raise
         except Exception as error:  # whatever code of the model and torch's tracer raise
@@ -74,6 +75,26 @@ def capture(
     with warnings.catch_warnings():  # torch copies structures of its own in a way that it warns of
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
         return program.run_decompositions({})
+
+
+def _in_one_place(model: nn.Module) -> nn.Module:
+    """Returns a model in which no module is in two places, as an activation that layers share.
+
+    torch would give all of its modules other classes then, which those of compiled layers cannot have.
+    """
+    seen: set[nn.Module] = set()
+
+    def apart(module: nn.Module) -> nn.Module:
+        own: dict[str, nn.Module | None] = vars(module)["_modules"]
+        children = {name: child and apart(child) for name, child in own.items()}
+        if module not in seen and all(children[name] is child for name, child in own.items()):
+            seen.add(module)
+            return module
+        made = copy.copy(module)
+        made.__dict__["_modules"] = children
+        return made
+
+    return apart(model)
 
 
 def _by_parameter(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from dacergnn.frontends.symbolic.value import computed
 from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.user_code import is_user, named_by, user_functions
 from dacergnn.runtime.cuda_device import random_state, set_random_state
+from dacergnn.runtime.transformed import is_fake
 
 _LARGE, _LARGE_ARGUMENT = 1 << 26, 1 << 16
 """Bytes of a parameter, and of an argument, of which no copy is made: 64 MiB and 64 KiB. Few forwards write to one.
@@ -176,7 +177,7 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 
 def _has_numbers(tensor: Tensor) -> bool:
     """Returns whether the numbers of a tensor can be looked at: not without memory, or within a transform."""
-    return not (tensor.is_meta or _is_transformed(tensor))
+    return not (tensor.is_meta or is_fake() or _is_transformed(tensor))
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -72,9 +72,9 @@ class FrontendRunner(Runner):
             UnsupportedCallError: The program does not cover the call.
         """
         frontend = self.frontend
+        frontend.edges(*args, **kwargs)
         if not frontend.repeatable:
             raise UnsupportedCallError("calls draw random numbers; export the model after eval().")
-        frontend.edges(*args, **kwargs)
         graph = frontend.graph(*args, **kwargs)
         traced = encodings_of(graph)
         assert traced is not None

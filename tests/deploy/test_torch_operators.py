@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.nn import GATConv, GCNConv, RGCNConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, RGCNConv, SAGEConv
 
 import dacergnn
 from dacergnn.deploy.capture import capture
@@ -134,3 +134,27 @@ def test_equal_calls_are_one() -> None:
     assert len(program.graph.find_nodes(op="call_function", target=sort)) == 2
     share_calls(program.graph)
     assert len(program.graph.find_nodes(op="call_function", target=sort)) == 1
+
+
+class Shared(nn.Module):
+    """Has an activation, and a network, in several places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = nn.ReLU()
+        self.network = nn.Sequential(nn.Linear(6, 6), self.act)
+        self.first, self.second = GINConv(self.network), SAGEConv(6, 6)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.network(self.second(self.act(self.first(x, edge_index)), edge_index))
+
+
+def test_modules_in_several_places() -> None:
+    model = Shared().eval()
+    fast: Any = dacergnn.optimize(model)
+    x, index = torch.randn(20, 6), edges(20, 70)
+    program: Any = capture(fast, (x, index))
+    programs = [node for node in program.graph.nodes if node.target is torch.ops.dacergnn.program.default]
+    assert len(programs) == 2
+    torch.testing.assert_close(program.module()(x, index), model(x, index), rtol=1e-4, atol=1e-5)
+    assert fast.act is fast.network[1]
