@@ -69,29 +69,29 @@ def models() -> dict[str, Model]:
     edge_type, values = types(E, 4), torch.rand(E)
     whole = of_page("howto/whole_models.md", "Net")
     return {
-        "RGCNConv twice": Model(
+        "`RGCNConv` twice": Model(
             "quickstart.md", of_page("quickstart.md", "Net")(), (x(16), edges(), edge_type), {"edge_type": edge_type}
         ),
-        "GCNConv, norm, residual": Model("howto/whole_models.md", whole(pyg.GCNConv), (x(16), edges())),
-        "SAGEConv, norm, residual": Model("howto/whole_models.md", whole(pyg.SAGEConv), (x(16), edges())),
+        "`GCNConv`, norm, residual": Model("howto/whole_models.md", whole(pyg.GCNConv), (x(16), edges())),
+        "`SAGEConv`, norm, residual": Model("howto/whole_models.md", whole(pyg.SAGEConv), (x(16), edges())),
         "a mesh network": Model(
             "howto/whole_models.md", of_page("howto/whole_models.md", "Mesh")(), (x(16), draw(E, 16), edges())
         ),
-        "HeteroConv of SAGEConv, head": Model("deployment.md", of_page("deployment.md", "Net")(), related(16)),
-        "two HeteroConv of SAGEConv, head": Model("examples/online_service.py", service.Network(), served),
-        "RGCN as a MessagePassing": Model(
+        "`HeteroConv` of `SAGEConv`, head": Model("deployment.md", of_page("deployment.md", "Net")(), related(16)),
+        "two `HeteroConv` of `SAGEConv`, head": Model("examples/online_service.py", service.Network(), served),
+        "RGCN as a `MessagePassing`": Model(
             "examples/pyg_style.py",
             pyg_style.RGCN(K, M, 4),
             (x(), edges(), edge_type, values),
             {"edge_type": edge_type, "norm": values},
         ),
-        "RGAT as a MessagePassing": Model(
+        "RGAT as a `MessagePassing`": Model(
             "examples/pyg_style.py",
             pyg_style.RGAT(K, M, 4, heads=2),
             (x(), edges(), edge_type),
             {"edge_type": edge_type},
         ),
-        "HGT as a MessagePassing": Model(
+        "HGT as a `MessagePassing`": Model(
             "examples/pyg_style.py",
             pyg_style.HGT(8, 3, 4, heads=2),
             (x(8), edges(), types(N, 3), edge_type),
@@ -99,15 +99,15 @@ def models() -> dict[str, Model]:
         ),
         "GCN": Model("tests/training/test_citations.py", RECIPES["gcn"].make(K, M), (x(), edges())),
         "GAT": Model("tests/training/test_citations.py", RECIPES["gat"].make(K, M), (x(), edges())),
-        "SAGEConv twice": Model(
+        "`SAGEConv` twice": Model(
             "tests/training/test_ever_new_batches.py", Plain(lambda: pyg.SAGEConv(8, 8)), (x(8), edges())
         ),
-        "HeteroConv of SAGEConv, twice": Model(
+        "`HeteroConv` of `SAGEConv`, twice": Model(
             "tests/training/test_ever_new_batches.py",
             Typed(lambda: pyg.HeteroConv({key: pyg.SAGEConv((8, 8), 8) for key in keys})),
             arguments,
         ),
-        "GraphSAGE, jumping knowledge": Model(
+        "`GraphSAGE`, jumping knowledge": Model(
             "torch_geometric.nn", pyg.GraphSAGE(K, M, 2, jk="cat", norm="LayerNorm"), (x(), edges())
         ),
         "GIN": Model("torch_geometric.nn", pyg.GIN(K, M, 2), (x(), edges())),

@@ -10,6 +10,7 @@ libraries, ``models`` all models), prints what it finds and writes nothing.
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
@@ -177,9 +178,15 @@ def tried(run: Callable[[], object]) -> str:
     """Yes, or what prevents it."""
     try:
         run()
-    except DacergnnError as reason:
-        return str(reason).partition("\n")[0].replace("|", "or")
+    except DacergnnError as error:
+        return short(str(error))
     return "yes"
+
+
+def short(reason: str) -> str:
+    """The first sentence of a reason, without the folders of files, and with classes as code."""
+    first = re.sub(r"/\S*/", "", re.split(r"\. |\n", reason)[0]).rstrip(".")
+    return re.sub(r"\b(\w+Conv)\b", r"`\1`", first) + "."
 
 
 def model_table() -> str:

@@ -73,7 +73,8 @@ def run(layer: nn.Module, name: str, batches: tuple[int, ...] = BATCHES) -> tupl
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_by_ranges(name: str) -> None:
-    expected, found = run(drawn(LAYERS[name][0]()), name)
+    batches = BATCHES if name in ("SAGEConv", "GATConv", "RGCNConv") else (7,)  # each call is captured
+    expected, found = run(drawn(LAYERS[name][0]()), name, batches)
     for result in found:
         assert_same(result, expected)
         assert not result.requires_grad
