@@ -94,7 +94,9 @@ def test_peers_compute_what_the_original_layers_do(family: int, families: Any) -
 def test_coverage_lists_the_layers_of_both_libraries() -> None:
     """Comparing all that docs/make_coverage.py finds takes minutes, since it runs every layer."""
     conv, dgl = pytest.importorskip("torch_geometric.nn.conv"), pytest.importorskip("dgl.nn.pytorch.conv")
-    _, *sections = re.split(r"^## ", (DOCS / "coverage.md").read_text(), flags=re.MULTILINE)
+    _, *sections, models = re.split(r"^## ", (DOCS / "coverage.md").read_text(), flags=re.MULTILINE)
+    named = re.findall(r'^        "([^"]+)": Model\(', (DOCS / "coverage_models.py").read_text(), flags=re.MULTILINE)
+    assert re.findall(r"^\| ([^|]+) \| `", models, flags=re.MULTILINE) == named
     for section, names in zip(sections, (conv.__all__, [*dgl.__all__, "HeteroGraphConv"]), strict=True):
         rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, re.MULTILINE)
         assert [name for name, _ in rows] == list(names)
