@@ -213,3 +213,19 @@ def test_edges_made_in_a_call(recorded: list[int]) -> None:
     for _ in range(4):
         torch.testing.assert_close(found(*args), layer(*args))
     assert len(recorded) == 2
+
+
+class Listing(Plain):
+    """Returns a list, and numbers in containers, beside its result."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.propagate(edge_index, x=x), ([1], {"a": [2]}, (3, [4]))
+
+
+def test_containers_that_are_returned_are_those_of_the_call(recorded: list[int]) -> None:
+    layer, args = compiled(Listing().double()), arguments()
+    for _ in range(5):
+        _, (first, second, third) = layer(*args)
+        assert (first, second, third) == ([1], {"a": [2]}, (3, [4]))
+        first.append(5), second["a"].append(5), third[1].append(5)  # pyright: ignore[reportUnusedExpression]
+    assert len(recorded) < 5

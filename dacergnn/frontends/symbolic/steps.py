@@ -192,13 +192,13 @@ def filler(tree: Any) -> Filler:
     if kind is Extent:
         slot, axis = tree.role
         return lambda tensors, _: tensors[slot].shape[axis]
-    if next(_stand_ins(tree), None) is None:
+    if _is_constant(tree):
         return lambda *_: tree
     if kind is dict:
         values = filler(tuple(tree.values()))
         return lambda tensors, instead: dict(zip(tree, values(tensors, instead), strict=True))
     items = [tree.start, tree.stop, tree.step] if kind is slice else [*tree]
-    varying = [(i, filler(item)) for i, item in enumerate(items) if next(_stand_ins(item), None) is not None]
+    varying = [(i, filler(item)) for i, item in enumerate(items) if not _is_constant(item)]
     as_one = kind is tuple or kind is list
 
     def fill(tensors: Sequence[Any], instead: Mapping[int, Tensor]) -> Any:
@@ -208,6 +208,16 @@ def filler(tree: Any) -> Filler:
         return kind(made) if as_one else kind(*made)
 
     return fill
+
+
+def _is_constant(tree: Any) -> bool:
+    """Returns whether a template is the same object in all calls; users may change lists and dictionaries."""
+    kind = type(tree)
+    if kind in (Slot, Own, Extent, list, dict):
+        return False
+    if kind is slice:
+        return _is_constant((tree.start, tree.stop, tree.step))
+    return all(map(_is_constant, tree)) if kind is tuple or hasattr(kind, "_fields") else True
 
 
 def plain_sizes(tree: Any) -> Any:
