@@ -31,6 +31,15 @@ def is_fake() -> bool:
     return _dispatch_mode(_modes.FAKE) is not None
 
 
+def needs_gradients(tensor: Tensor) -> bool:
+    """Tells whether a tensor needs gradients within the innermost transform, or within one around it, or outside."""
+    while not tensor.requires_grad:
+        if not _C._functorch.is_functorch_wrapped_tensor(tensor):
+            return False
+        tensor = _C._functorch.get_unwrapped(tensor)
+    return True
+
+
 def with_plain_integers(value: Any) -> Any:
     """Returns ``value`` with the integers of its tensors, in dictionaries, lists and tuples, taken out of transforms.
 

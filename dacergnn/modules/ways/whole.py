@@ -14,7 +14,7 @@ from dacergnn.modules.ways.contest import Runner
 from dacergnn.progress import working
 from dacergnn.runtime.inputs import check_inputs
 from dacergnn.runtime.stacks import Stacks
-from dacergnn.runtime.transformed import is_transformed
+from dacergnn.runtime.transformed import is_transformed, needs_gradients
 
 
 class Whole:
@@ -30,9 +30,10 @@ class Whole:
 
     def run(self, graph: HeteroGraph, inputs: list[Tensor], stacks: Stacks | None = None) -> tuple[Tensor, ...]:
         program = self.program
-        if stacks is None and (torch.is_grad_enabled() or is_transformed()):
-            mask = tuple([t.requires_grad for t in inputs])
-            if True in mask or is_transformed():
+        transformed = is_transformed()
+        if stacks is None and (torch.is_grad_enabled() or transformed):
+            mask = tuple([needs_gradients(t) if transformed else t.requires_grad for t in inputs])
+            if True in mask or transformed:
                 if not program.has(mask) and (zeros := self._first(mask, graph, inputs)) is not None:
                     return zeros
                 return run(Invocation(program, self, graph, mask), inputs)
