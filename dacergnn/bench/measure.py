@@ -16,7 +16,7 @@ from dacergnn.bench.scatter import scatters
 
 K = TypeVar("K")
 MODES = ("infer", "train")
-"""What is timed: a forward without gradients, or a forward and a backward."""
+"""Names what is timed: a forward without gradients, or a forward and a backward."""
 TURN_S = 0.002
 """A turn lasts at least this long, so that short calls are not all measured with cold caches."""
 REST_S = 0.001

@@ -1,4 +1,4 @@
-"""What torch captures of a whole model, without running it and without reading features."""
+"""Has torch capture a whole model, without running it and without reading features."""
 
 from __future__ import annotations
 

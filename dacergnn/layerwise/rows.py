@@ -146,9 +146,9 @@ class RowCheck(TorchDispatchMode):
         self._counts = counts
         self.problem: str | None = None
         self.takes_numbers = False
-        """Whether a size is a number to compute with."""
+        """Tells whether a size is a number to compute with."""
         self.takes_shapes = False
-        """Whether a size is that of a shape."""
+        """Tells whether a size is that of a shape."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

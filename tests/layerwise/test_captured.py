@@ -202,7 +202,7 @@ def test_inference_mode() -> None:
 
 
 def test_a_model_is_left_as_it_was() -> None:
-    """What torch captures is not run, so that a layer that keeps its edges keeps none of a description of them."""
+    """A captured call does not run, so that a layer that keeps its edges keeps none of a description of them."""
     model, x, index = drawn(pyg().GCNConv(K, M, cached=True)), draw(N, K), edges()
     found = dacergnn.inference(model, index, x, batch=7)
     assert model._cached_edge_index is None

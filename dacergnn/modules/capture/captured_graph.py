@@ -46,8 +46,6 @@ class CapturedGraph(ProgramRunner):
         self.module = module
         self.reader = Reader(module)
         self.networks: list[tuple[list[float], Network]] = []
-        self.calls = 0
-        """Counts the calls, also those that fail."""
         self.problem: str | None = None
         """The reason why some calls run the graph as it is, if they do."""
         self._tries = _KEPT
@@ -58,7 +56,6 @@ class CapturedGraph(ProgramRunner):
         return [network.text(self.reader.labels) for _, network in self.networks]
 
     def __call__(self, *args: Any) -> Any:
-        self.calls += 1
         if not self.reader.compiles or is_autocast():
             return self.module.forward(*args)
         leaves = [Number(a) if type(a) is int else a for a in args]
