@@ -91,9 +91,9 @@ def optimize(
     """Returns the model with its supported layers replaced by compiled ones; ``model`` itself stays as it is.
 
     A model whose own Python torch can capture runs as one: programs hold what lies between its layers as well. Calls
-    that cannot be captured run layer by layer, and so do models with layers of typed edges, and options that are about
-    layers (``plan``, ``memory``, ``tune``, ``cuda_graph``, names of arrays to cache or recompute, other levels and
-    passes than the default).
+    that cannot be captured run layer by layer, and so do calls of few rows where layers have typed edges, and options
+    that are about layers (``plan``, ``memory``, ``tune``, ``cuda_graph``, names of arrays to cache or recompute, other
+    levels and passes than the default).
 
     The result shares all parameters and buffers with ``model``, under the same names. Layers are compiled at
     their first call, for the element type and the gradients that it asks for, and run on any graph.
@@ -166,7 +166,7 @@ def _is_users(model: nn.Module) -> bool:
 
 
 def _is_captured(model: nn.Module, config: Config) -> bool:
-    """Returns whether a model runs as one: no part of it needs a program of its own, and no option is about layers."""
+    """Returns whether a model runs as one: tracers may follow its layers, and no option is about layers."""
     parts = [m for m in model.modules() if isinstance(m, CompiledLayer | RunsPrograms) or is_compiled_forward(m)]
     layers = [core_of(m) for m in parts if isinstance(m, CompiledLayer)]
     if model in parts or len(layers) < len(parts):
@@ -176,7 +176,7 @@ def _is_captured(model: nn.Module, config: Config) -> bool:
     by_level = config.level != "O2" or config.passes is not None
     if layers and (by_layer or by_name or by_level):
         return False
-    return all(core.frontend is None or core.frontend.inlined for core in layers)
+    return not any(core.frontend is not None and core.frontend.takes_graphs() for core in layers)
 
 
 def _unregistered(model: nn.Module) -> Iterator[tuple[str, str, str]]:

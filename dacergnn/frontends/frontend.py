@@ -185,6 +185,11 @@ class Frontend(ABC):
         """
         raise UnsupportedCallError(f"{type(self.module).__name__} cannot be traced.")
 
+    @classmethod
+    def takes_graphs(cls) -> bool:
+        """Returns whether calls take graph objects, into which tracers cannot look."""
+        return any(name.startswith("dgl.") for name in cls.handles)
+
     @property
     def repeatable(self) -> bool:
         """Returns whether results depend on arguments and parameters alone, and calls draw no random numbers."""

@@ -37,15 +37,16 @@ def compiled_parts(model: nn.Module) -> list[CompiledPart]:
     parts: list[CompiledPart] = []
     whole: set[nn.Module] = set()
     for name, module in model.named_modules():
-        if any(isinstance(runner, CapturedForward) and runner.runs_whole for runner in compiled_forwards(module)):
+        forwards = [r for r in compiled_forwards(module) if not isinstance(r, CapturedForward) or r.was_captured]
+        if any(isinstance(runner, CapturedForward) and runner.runs_whole for runner in forwards):
             whole.update(module.modules())
         if isinstance(module, CompiledLayer) and module in whole and core_of(module).last_call is None:
             continue
         if isinstance(module, GraphLayer):
             parts.append(CompiledPart(name, module, module.notes))
             continue
-        runners = [core_of(module).runner] if isinstance(module, CompiledLayer) else compiled_forwards(module)
+        runners = [core_of(module).runner] if isinstance(module, CompiledLayer) else forwards
         parts += [CompiledPart(name, runner.core, runner.notes) for runner in runners]
-        if not runners and original_forward(module) is not None:  # it has not been called yet
+        if not compiled_forwards(module) and original_forward(module) is not None:  # it has not been called yet
             parts.append(CompiledPart(name, Core(module, Config(), GraphCache(), "warn"), []))
     return parts

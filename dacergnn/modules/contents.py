@@ -104,7 +104,7 @@ class Contents:
         for tensor, numbers, _ in self._numbers:
             if tensor.shape != numbers.shape:
                 tensor.data = numbers.clone()
-            elif not _equal(tensor, numbers):
+            elif not same_numbers(tensor, numbers):
                 tensor.copy_(numbers)
         for tensor, before in self._large:
             if version(tensor) != before:
@@ -133,7 +133,7 @@ class Contents:
         """
         for tensor, numbers, before in (*self._numbers, *self._own):
             read = id(tensor) in self._read or _memory(tensor) in self._read
-            if read and before in (None, version(tensor)) and not _equal(tensor, numbers):
+            if read and before in (None, version(tensor)) and not same_numbers(tensor, numbers):
                 raise UnsupportedCallError(
                     f"a tensor {list(tensor.shape)} that is in use is written to by way of .data, of an array, or of a "
                     "tensor that shares its memory."
@@ -167,7 +167,7 @@ def _same(held: Any, before: Any) -> bool:
     return held == before if isinstance(held, set) else all(map(_is, held, before))
 
 
-def _equal(a: Tensor, b: Tensor) -> bool:
+def same_numbers(a: Tensor, b: Tensor) -> bool:
     """Returns whether tensors have the same numbers; NaN equals NaN."""
     a = a.detach()
     if a.shape != b.shape:

@@ -203,7 +203,8 @@ def _runner(
     if layers:
         core = Core(module, config, layers[0].graphs, "ignore")
         reason = "a graph of DGL is given" if takes_graph else vars(module).get(_BY_LAYER)
-        return CapturedForward(core, function, layered=True, reason=reason)
+        operators = not all(layer.frontend is None or layer.frontend.inlined for layer in layers)
+        return CapturedForward(core, function, layered=True, operators=operators, reason=reason)
     core = Core(module, config, GraphCache(config.check_graph), on_unsupported)
     return ForwardRunner(core, function) if takes_graph else CapturedForward(core, function)
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from dacergnn.frontends.symbolic.edges import EdgeForm
+from dacergnn.frontends.symbolic.row_sets import RowsForm
 from dacergnn.frontends.symbolic.steps import Extent, Input, Own, ProgramRun, Slot, Step, TorchCall
 
 
@@ -42,6 +43,8 @@ class NetworkText:
         return " ".join(map(str, given.data)) if given.tensor is None else self._text(given.tensor)
 
     def _edges(self, edges: Any) -> str:
+        if isinstance(edges, RowsForm):
+            return f"{self._text(edges.rows)} rows"
         if not isinstance(edges, EdgeForm):
             return "a graph"
         ends = [self._text(t) for t in edges.tensors]

@@ -11,8 +11,9 @@ import ast
 import secrets
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from dacergnn.config import Config
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.parameters import Parameters
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, autocast_type, with_types, without_autocast
 from dacergnn.modules.elements import cast, with_parameters
@@ -84,6 +86,9 @@ INLINED = _Inlined()
 
 
 _LAYERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+_READERS: weakref.WeakKeyDictionary[Any, tuple[str, Parameters]] = weakref.WeakKeyDictionary()
 
 
 def register_layer(layer: Layer) -> int:
@@ -151,16 +156,23 @@ def _describe(value: Any, tensors: list[Tensor]) -> str:
     return repr(value)
 
 
-def _restore(node: ast.AST, tensors: Sequence[Tensor]) -> Any:
-    if isinstance(node, ast.Set | ast.List):
+def _restorer(node: ast.AST) -> Callable[[Sequence[Tensor]], Any]:
+    """Returns a function that makes a value of tensors, as a part of a description says."""
+    if isinstance(node, ast.Set):
         (item,) = node.elts
-        assert isinstance(item, ast.Constant) and isinstance(item.value, int)
-        return tensors[item.value] if isinstance(node, ast.Set) else HeteroGraph.of_key(str(item.value))
+        return itemgetter(ast.literal_eval(item))
+    if isinstance(node, ast.List):
+        (item,) = node.elts
+        key = str(ast.literal_eval(item))
+        return lambda _: HeteroGraph.of_key(key)
     if isinstance(node, ast.Dict):
-        return {ast.literal_eval(k): _restore(v, tensors) for k, v in zip(node.keys, node.values, strict=True) if k}
+        entries = [(ast.literal_eval(k), _restorer(v)) for k, v in zip(node.keys, node.values, strict=True) if k]
+        return lambda tensors: {key: value(tensors) for key, value in entries}
     if isinstance(node, ast.Tuple):
-        return tuple(_restore(v, tensors) for v in node.elts)
-    return ast.literal_eval(node)
+        parts = [*map(_restorer, node.elts)]
+        return lambda tensors: tuple([part(tensors) for part in parts])
+    constant = ast.literal_eval(node)
+    return lambda _: constant
 
 
 def _rebuild(shape: Any, outputs: Iterator[Tensor]) -> Any:
@@ -177,19 +189,19 @@ def _leaves(value: Any) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(text: str) -> ast.AST:
-    return ast.parse(text, mode="eval").body
+def _parsed(text: str) -> Callable[[Sequence[Tensor]], tuple[tuple[Any, ...], dict[str, Any]]]:
+    return _restorer(ast.parse(text, mode="eval").body)
 
 
 def _arguments(text: str, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return _restore(_parsed(text), tensors)
+    return _parsed(text)(tensors)
 
 
 def _run(number: int, text: str, names: str, tensors: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
     """Runs a call; with the layer's own parameters, it is like any eager call, which costs the least."""
     layer = _find_layer(number)
     module = layer.original
-    if [*map(id, parameters)] != [*map(id, _own_parameters(layer))]:
+    if [*map(id, parameters)] != [*map(id, _own_parameters(layer, names))]:
         module = with_parameters(module, dict(zip(names.split(","), parameters, strict=True)) if names else {})
     args, kwargs = _arguments(text, tensors)
     with without_autocast():  # the tensors have the type that it asks for
@@ -200,7 +212,7 @@ def _record(
     number: int, text: str, names: str, tensors: Sequence[Tensor], parameters: Sequence[Tensor], wanted: Sequence[int]
 ) -> tuple[RecordedRun, list[Tensor]]:
     """Runs a call that autograd records; returns the record, and the results."""
-    own = _own_parameters(_find_layer(number))
+    own = _own_parameters(_find_layer(number), names)
     # Each use of a shared parameter has a gradient of its own here, and hooks wait until torch has added these up.
     apart = len({*map(id, own)}) == len(own) and not any(p._backward_hooks for p in own)
     themselves = {id(p) for p in own if p.requires_grad} if apart else set[int]()
@@ -214,8 +226,19 @@ def _record(
         return RecordedRun(given, leaves, results), [t.data for t in results]
 
 
-def _own_parameters(layer: Layer) -> list[Tensor]:
-    return [p for _, p in layer.original.named_parameters(remove_duplicate=False)]
+def _own_parameters(layer: Layer, names: str) -> list[Tensor]:
+    """Returns the parameters of a layer by their names, none if it has others by now."""
+    reader = _READERS.get(layer)
+    if reader is None or reader[0] != names or reader[1].module is not layer.original:
+        paths = [tuple(name.split(".")) for name in names.split(",") if name]
+        try:
+            reader = _READERS[layer] = names, Parameters(layer.original, paths)
+        except KeyError:
+            return []
+    try:
+        return reader[1].read(layer.original)
+    except (AttributeError, KeyError):
+        return []
 
 
 def run_layer(

@@ -17,6 +17,7 @@ from dacergnn.frontends.symbolic import Tracer
 from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
 from dacergnn.frontends.symbolic.edges import EdgeSet, unseen
 from dacergnn.frontends.symbolic.names import Names
+from dacergnn.frontends.symbolic.row_sets import RowSet
 from dacergnn.frontends.symbolic.steps import plain_sizes
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
@@ -154,7 +155,7 @@ class _Runtime:
         """Returns the types of elements that programs take on a device."""
         return known_elements(self.runner.core.config.implementation, device.type)
 
-    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
+    def find_graph(self, edges: EdgeSet | RowSet) -> HeteroGraph:
         """Returns the graph of some edges, encoded unless it was seen before."""
         if self.attempt is not None:
             self.attempt.edges += edges.tensors

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
-from torch_geometric.nn import GATv2Conv, GCNConv, GINConv, GraphConv, RGCNConv, SAGEConv
+from torch_geometric.nn import GATv2Conv, GCNConv, GINConv, GraphConv, SAGEConv
 from torch_geometric.utils import to_torch_csr_tensor
 
 import dacergnn
@@ -189,18 +189,6 @@ def test_checkpoints_run_layer_by_layer() -> None:
 )
 def test_options_about_layers_run_layer_by_layer(config: dacergnn.Config) -> None:
     model, fast = optimized(net(), config=config)
-    assert_same_step(fast, model, *call())
-    assert not compiled_forwards(fast)
-
-
-def test_layers_of_typed_edges_run_by_themselves() -> None:
-    class Typed(Net):
-        def forward(self, x: Tensor, edges: Any, types: Any = None) -> Tensor:
-            types = torch.arange(edges.size(1)) % 2
-            return self.convs[1](self.convs[0](x, edges, types), edges, types)
-
-    torch.manual_seed(0)
-    model, fast = optimized(Typed(lambda: RGCNConv(K, K, 2)).double())
     assert_same_step(fast, model, *call())
     assert not compiled_forwards(fast)
 

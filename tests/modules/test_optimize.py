@@ -65,7 +65,7 @@ def test_nested_model_gives_the_same_values_and_gradients() -> None:
     fast = dacergnn.optimize(model, hetero_graph())
     assert replaced(fast) == ["encoder.blocks.0.conv", "encoder.second"]
     assert replaced(model) == []
-    assert type(fast) is Model
+    assert isinstance(fast, Model)
     assert_close(fast(*args), model(*args))
     assert_close(gradients(fast, args), gradients(model, args))
 
@@ -195,6 +195,7 @@ def test_sdfgs_of_a_layer_that_runs_uncompiled(tmp_path: Path) -> None:
 def test_explain_before_and_after_the_first_call() -> None:
     fast = dacergnn.optimize(Model(), hetero_graph())
     assert str(dacergnn.explain(fast)).splitlines() == [
+        "(model): Model has not been called yet",
         "encoder.blocks.0.conv: RGCNConv has not been called yet",
         "encoder.second: RGATConv has not been called yet",
     ]

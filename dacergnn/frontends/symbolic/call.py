@@ -100,6 +100,8 @@ class LayerCall:
     def tensor(self, argument: Any) -> Tensor:
         """Returns the tensor of an argument; a recorded argument may be a tensor that all rows share."""
         tensor = argument.node.real if type(argument) is Value else argument
+        if tensor is None and self.trace.runtime.in_torch and argument.node.expr.edges is None:
+            tensor = self.trace.results(argument)
         if not isinstance(tensor, Tensor):
             raise Untranslatable
         return tensor
@@ -117,7 +119,8 @@ class LayerCall:
             raise Untranslatable
         if _prefix(own[1:], shape[1:]):
             return self.trace.leaf(tensor, "one", torch.Size(own))
-        return self.parameter(tensor, shape[1:])
+        row = self.trace.torch(Tensor.squeeze, tensor, 0) if tensor.dim() == len(shape) else tensor
+        return self.parameter(row, shape[1:])
 
     def _converted(self, tensor: Tensor) -> Tensor:
         if tensor.layout is not torch.strided or tensor.is_complex():

@@ -235,7 +235,7 @@ def _in_place(trace: Trace, functional: Any, args: tuple[Any, ...], kwargs: dict
     """Records a function that writes to its first argument, which stands for the result from then on."""
     target = args[0]
     rule = RULES.get(functional)
-    if rule is None or type(target) is not Value or held(target) is not None or not target.alone():
+    if rule is None or type(target) is not Value or not trace.is_own(held(target)) or not target.alone():
         raise Untranslatable
     result = apply_rule(trace, rule, functional, args, kwargs, values)
     if result.shape != target.shape:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.frontends.symbolic.names import Names
+from dacergnn.frontends.symbolic.row_sets import RowSet
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
 
@@ -42,8 +43,8 @@ class Runtime(Protocol):
         """Returns the types of elements that programs take on a device."""
         ...
 
-    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
-        """Returns the encoded graph of some edges."""
+    def find_graph(self, edges: EdgeSet | RowSet) -> HeteroGraph:
+        """Returns the encoded graph of some edges, or of rows without edges."""
         ...
 
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -15,8 +16,8 @@ from torch import Tensor
 from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.sizes import Guard, Role, Size, number
 
-_RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform")
-"""Beginnings or ends of the names of functions that draw random numbers."""
+_RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "exponential", "uniform", "run_layer")
+"""Beginnings or ends of the names of functions that draw random numbers; a layer may."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,9 @@ def filler(tree: Any) -> Filler:
         return lambda tensors, _: tensors[slot].shape[axis]
     if _is_constant(tree):
         return lambda *_: tree
+    if kind in (tuple, list) and len(tree) > 1 and all(type(item) is Slot for item in tree):
+        chosen = itemgetter(*[slot.number for slot in tree])
+        return lambda tensors, _: kind(chosen(tensors))
     if kind is dict:
         values = filler(tuple(tree.values()))
         return lambda tensors, instead: dict(zip(tree, values(tensors, instead), strict=True))

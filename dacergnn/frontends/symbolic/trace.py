@@ -20,12 +20,13 @@ from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
 from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.region import region
+from dacergnn.frontends.symbolic.row_sets import RowSet, RowSets
 from dacergnn.frontends.symbolic.runtime import Runtime
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.value import CLONES, Node, Value
 from dacergnn.graph.checks import has_kernels
 
-_is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 _WITHOUT_MEMORY = (Tensor, tuple, list, int, float, bool, complex, str, type(None), torch.Size)
 """Types of results of torch that lead to no memory but that of tensors in them; arrays of NumPy do."""
 _functorch_level: Any = torch._C._functorch.maybe_current_level  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
@@ -51,6 +52,8 @@ class Trace(Notes):
         self.transforms = transforms()
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
+        self._row_sets = RowSets()
+        self._own: dict[int, Tensor] = {}
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
 
@@ -63,7 +66,7 @@ class Trace(Notes):
             return
         parts = result if isinstance(result, tuple | list) else (result,)
         tensors = [part for part in parts if isinstance(part, Tensor)]
-        if any(_is_alias_of(tensor, real) for tensor in tensors) or type(result) not in _WITHOUT_MEMORY:
+        if any(is_alias_of(tensor, real) for tensor in tensors) or type(result) not in _WITHOUT_MEMORY:
             value.expose()
             self.runtime.note(real, shared=True)
 
@@ -102,6 +105,15 @@ class Trace(Notes):
             )
         shape = self.shape(tensor)
         return Value(self, Node(self.leaf(tensor, "row", shape), shape, tensor.dtype, (), tensor))
+
+    def own_value(self, tensor: Tensor) -> Value:
+        """Returns a value that stands for a tensor that the call has made, and that nothing else leads to."""
+        self._own[id(tensor)] = tensor
+        return self.value(tensor)
+
+    def is_own(self, tensor: Tensor | None) -> bool:
+        """Returns whether nothing but values leads to a tensor, so that its memory need not change with these."""
+        return tensor is None or id(tensor) in self._own
 
     def wrap(self, tree: Any) -> Any:
         """Replaces floating-point tensors in tuples, lists and dictionaries with values, also sparse matrices."""
@@ -181,18 +193,34 @@ class Trace(Notes):
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Computes the nodes that have not been computed yet."""
-        pending: dict[tuple[EdgeSet, torch.dtype], list[Node]] = {}
+        pending: dict[tuple[EdgeSet | RowSet, torch.dtype], list[Node]] = {}
         for node in nodes:
             if node.real is not None:
                 continue
-            if node.expr.edges is None or not _needs_edges(node.expr):
+            edges = node.expr.edges
+            if not _needs_edges(node.expr):
+                may_run = self.runtime.in_torch and self.takes(node.elements)
+                edges = self._row_sets.find(node, self.device) if may_run else None
+            if edges is None:
                 with self._outermost():
                     self._replay(node)
             else:
-                pending.setdefault((node.expr.edges, node.elements), []).append(node)
+                pending.setdefault((edges, node.elements), []).append(node)
         for (edges, _), group in pending.items():
+            if self.runtime.in_torch:
+                group += self._passed(group)
             with self._outermost():
                 self._compute(edges, group)
+
+    def _passed(self, group: Sequence[Node]) -> list[Node]:
+        """Returns values of nodes that others are computed from and that are in use: a later program need not anew."""
+        within = {expr.serial for expr in reached([node.expr for node in group])}
+        used = [value.node for reference in self.values if (value := reference()) is not None]
+        return [
+            node
+            for node in dict.fromkeys(used)
+            if node.real is None and node.expr.serial in within and node not in group and _is_rows(node)
+        ]
 
     @contextmanager
     def _outermost(self) -> Generator[None]:
@@ -240,7 +268,7 @@ class Trace(Notes):
             return type(value)([self._replayed(v) for v in value])
         return value
 
-    def _compute(self, edges: EdgeSet, nodes: list[Node]) -> None:
+    def _compute(self, edges: EdgeSet | RowSet, nodes: list[Node]) -> None:
         """Runs one program for some values along one set of edges; torch computes what no program can, if it may."""
         with unseen():
             try:
@@ -251,7 +279,7 @@ class Trace(Notes):
                 for node in nodes:
                     self._replay(node)
 
-    def _run(self, edges: EdgeSet, nodes: list[Node]) -> None:
+    def _run(self, edges: EdgeSet | RowSet, nodes: list[Node]) -> None:
         exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
         program, outputs, leaves, spaces = region(exprs, edges.bipartite, self.runtime.names)
         leaves = self._without_past(leaves, exprs)
@@ -324,6 +352,11 @@ def _unviewed(expr: Expr) -> Expr:
     while expr.op == "reshape":
         (expr,) = expr.args
     return expr
+
+
+def _is_rows(node: Node) -> bool:
+    """Returns whether a value has numbers for each node."""
+    return node.rows is None and node.dtype == node.elements and not (node.expr.on_edges or node.expr.uniform)
 
 
 def _needs_edges(expr: Expr) -> bool:

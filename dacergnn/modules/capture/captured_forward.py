@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends.pyg.message_passing import MESSAGE_HOOKS, message_hooks
 from dacergnn.frontends.pyg.traced import is_message_passing
-from dacergnn.frontends.symbolic.steps import ProgramRun
+from dacergnn.frontends.symbolic.row_sets import MANY_ROWS
+from dacergnn.frontends.symbolic.steps import ProgramRun, Step
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.sources import place_of
@@ -49,22 +50,32 @@ NOTHING = (
 )
 
 
+BETWEEN = "nothing to compile between its layers: less is computed of their rows than a program is made for"
+
+
 class CapturedForward(Runner):
     """Runs a forward, a function that takes the module first, by the graphs that torch has captured of it.
 
     Args:
         layered: Whether layers of the module are compiled by themselves. They run, and nobody is warned, where a call
             is not captured.
+        operators: Whether some of these layers are operators in what is captured. Then little is gained for few rows.
         reason: Why calls are not captured, if that is known.
     """
 
     runs_one_program = False
 
     def __init__(
-        self, core: Core, function: Callable[..., Any], *, layered: bool = False, reason: str | None = None
+        self,
+        core: Core,
+        function: Callable[..., Any],
+        *,
+        layered: bool = False,
+        operators: bool = False,
+        reason: str | None = None,
     ) -> None:
         super().__init__(core)
-        self.function, self.layered = function, layered
+        self.function, self.layered, self.operators = function, layered, operators
         self.graphs: list[CapturedGraph] = []
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
@@ -153,14 +164,24 @@ class CapturedForward(Runner):
                 raise UnsupportedCallError(f"{hooks} of a {type(layer).__name__} do not run where torch captures it.")
 
     @property
+    def steps(self) -> list[Step]:
+        """Returns the steps of the last networks."""
+        return [step for graph in self.graphs for _, network in graph.networks[:1] for step in network.steps]
+
+    @property
     def notes(self) -> list[str | None]:
-        steps = [step for graph in self.graphs for _, network in graph.networks[:1] for step in network.steps]
+        steps = self.steps
         programs = sum(isinstance(step, ProgramRun) for step in steps)
         captured = f"captured as {len(self.graphs)} graph{'s' * (len(self.graphs) != 1)}"
         summary = f"{captured}: {programs} runs of programs, {len(steps) - programs} calls of torch"
         if self.layered and self.reason is not None:
             summary = f"runs layer by layer: {self.reason}"
         return [summary if self.graphs or self.reason else None, *super().notes]
+
+    @property
+    def was_captured(self) -> bool:
+        """Tells whether a call was captured, or why not; calls of few rows run layer by layer without a try."""
+        return bool(self.graphs) or self.reason is not None or not self.operators
 
     @property
     def runs_whole(self) -> bool:
@@ -176,6 +197,8 @@ class CapturedForward(Runner):
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_transformed() or is_fake() or (self.layered and is_autocast()):
+            return self.uncompiled(*args, **kwargs)
+        if self.operators and _rows(args, kwargs) < MANY_ROWS:
             return self.uncompiled(*args, **kwargs)
         if self.layered:
             self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
@@ -209,6 +232,8 @@ class CapturedForward(Runner):
                 self.reason = NOTHING
             else:
                 self.warn(NOTHING)
+        elif not before and self.operators and not any(isinstance(step, ProgramRun) for step in self.steps):
+            self.reason = BETWEEN
         return result
 
     def _again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -289,6 +314,12 @@ def _classes(module: nn.Module) -> list[type]:
     """Returns the classes of a module and its parts, with their bases, but those of torch."""
     kinds = dict.fromkeys(kind for part in module.modules() for kind in type(part).__mro__)
     return [kind for kind in kinds if kind.__module__.partition(".")[0] not in ("torch", "builtins")]
+
+
+def _rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Returns the number of rows of the longest features among the arguments of a call."""
+    leaves = tree_leaves((args, kwargs))
+    return max([len(t) for t in leaves if isinstance(t, Tensor) and t.dim() > 1 and t.is_floating_point()], default=0)
 
 
 def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

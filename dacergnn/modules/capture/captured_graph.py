@@ -15,12 +15,14 @@ from dacergnn.frontends.symbolic import Trace
 from dacergnn.frontends.symbolic.callers import failing_line
 from dacergnn.frontends.symbolic.edges import EdgeSet
 from dacergnn.frontends.symbolic.names import Names
+from dacergnn.frontends.symbolic.row_sets import RowSet
 from dacergnn.frontends.symbolic.sizes import Number
 from dacergnn.frontends.symbolic.steps import plain_sizes
 from dacergnn.frontends.symbolic.tape import Tape, Unrepeatable
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.reading import Reader
+from dacergnn.modules.contents import same_numbers
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import known_elements
 from dacergnn.modules.network import Differs, Network
@@ -134,7 +136,7 @@ class _Runtime:
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return known_elements(self.owner.core.config.implementation, device.type)
 
-    def find_graph(self, edges: EdgeSet) -> HeteroGraph:
+    def find_graph(self, edges: EdgeSet | RowSet) -> HeteroGraph:
         return edges.find(self.owner.core.graphs, self.kept)
 
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -158,6 +160,6 @@ class _Before:
         torch.set_grad_enabled(self._grad)
         set_random_state(self._device, self._state)
         with torch.no_grad():
-            for tensor, version, numbers in self._tensors:
-                if tensor._version != version:
+            for tensor, version, numbers in self._tensors:  # norms of batches write to buffers without a new version
+                if tensor._version != version or not same_numbers(tensor, numbers):
                     tensor.copy_(numbers)

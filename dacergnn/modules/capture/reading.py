@@ -21,11 +21,13 @@ from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.record import ABOUT, writes
 from dacergnn.frontends.symbolic.sizes import Size, number
 from dacergnn.frontends.symbolic.tape import Tape
+from dacergnn.frontends.symbolic.trace import is_alias_of
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import Ends, find_ends, is_view
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path
+from dacergnn.modules.capture.uses import last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
@@ -66,13 +68,13 @@ class Reader:
         self.ends = [e for e in find_ends(module.graph, self.integers.same) if self._computable(e)]
         self.views = self._views()
         """Nodes that hold ends of edges in another shape; what they are of is known."""
-        self.results = _results_in_use(module.graph)
+        self.results = results_in_use(module.graph)
         """Results of the graph that it computes others from."""
         self.compiles = bool(self.ends) or any(_INSTEAD.get(n.target) is run_layer for n in module.graph.nodes)
         """Tells whether the graph runs compiled programs, of its own or of layers in it."""
         self.numbers = [i for i, node in enumerate(self.inputs) if is_number(node)]
         """The positions of inputs that are numbers in the form of a tensor."""
-        self.last_uses = _last_uses(module.graph)
+        self.last_uses = last_uses(module.graph)
         """The nodes that nobody uses after a node."""
 
     def _views(self) -> set[fx.Node]:
@@ -208,7 +210,18 @@ class _Run:
             raise UnsupportedCallError(f"{getattr(function, '__name__', function)} is called.")
         result = self._called(function, args, kwargs)
         self._tie(example, result)
-        return result
+        return self._recorded(result, args) if function is run_layer or _values(args) else result
+
+    def _recorded(self, result: Any, args: tuple[Any, ...]) -> Any:
+        """Returns what torch has computed of rows as values, so that what is computed of it joins a program."""
+        if type(result) in (tuple, list):
+            return type(result)([self._recorded(r, args) for r in result])
+        if type(result) is not Tensor or result.layout is not torch.strided or result.dim() < 2:
+            return result
+        shared = any(v.node.real is not None and is_alias_of(result, v.node.real) for v in _values(args))
+        if shared or result.device != self.trace.device or not self.trace.takes(result.dtype):
+            return result
+        return self.trace.own_value(result)
 
     def _size(self, expr: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns a size that follows from others; the tape notes how."""
@@ -368,6 +381,10 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [v for v in _flat(tree) if isinstance(v, Tensor)]
 
 
+def _values(tree: Any) -> list[Value]:
+    return [v for v in _flat(tree) if type(v) is Value]
+
+
 def _numbers(tree: Any) -> Any:
     """Returns a structure with plain numbers in place of sizes."""
     if type(tree) is Size:
@@ -375,21 +392,3 @@ def _numbers(tree: Any) -> Any:
     if isinstance(tree, tuple | list):
         return type(tree)(map(_numbers, tree))
     return {k: _numbers(v) for k, v in tree.items()} if isinstance(tree, dict) else plain(tree)
-
-
-def _results_in_use(graph: fx.Graph) -> set[fx.Node]:
-    """Returns the results of a graph that other nodes use as well."""
-    (output,) = [node for node in graph.nodes if node.op == "output"]
-    return {node for node in output.all_input_nodes if len(node.users) > 1}
-
-
-def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
-    """Returns the nodes that nobody uses after a node, by that node."""
-    seen: set[fx.Node] = set()
-    last: dict[fx.Node, list[fx.Node]] = {}
-    for node in reversed(graph.nodes):
-        for used in (node, *node.all_input_nodes):
-            if used not in seen:
-                seen.add(used)
-                last.setdefault(node, []).append(used)
-    return last
