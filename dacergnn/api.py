@@ -10,7 +10,7 @@ from inspect import signature
 from types import FunctionType
 from typing import Any, overload
 
-from torch import nn
+from torch import fx, nn
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
@@ -161,8 +161,12 @@ def _holds_compiled(model: nn.Module) -> bool:
 
 
 def _is_users(model: nn.Module) -> bool:
-    """Returns whether a model has a forward of users, in the class of which nothing is lost; torch's have no edges."""
-    return type(model).__module__.partition(".")[0] not in ("torch", "dacergnn") and "forward" not in vars(model)
+    """Returns whether a model has a forward of users, in the class of which nothing is lost; torch's have no edges.
+
+    Users' forwards are also what `to_hetero` has made of one.
+    """
+    own = type(model).__module__.partition(".")[0] not in ("torch", "dacergnn")
+    return (own or isinstance(model, fx.GraphModule)) and "forward" not in vars(model)
 
 
 def _is_captured(model: nn.Module, config: Config) -> bool:

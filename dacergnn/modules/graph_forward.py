@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.config import Config, OnUnsupported
@@ -123,11 +123,10 @@ def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupport
 
     if not hasattr(base, "save_sdfg"):
         names["save_sdfg"] = _save_sdfg
-    return type(
-        base.__name__,
-        (base,),
-        {**names, _ORIGINAL: base, "forward": _compiled(base.forward, config, on_unsupported), "__reduce__": reduce},
-    )
+    if not issubclass(base, fx.GraphModule):  # what pickles as its graph becomes layers again
+        names["__reduce__"] = reduce
+    forward = _compiled(base.forward, config, on_unsupported)
+    return type(base.__name__, (base,), {**names, _ORIGINAL: base, "forward": forward})
 
 
 def _save_sdfg(self: nn.Module, folder: str | Path) -> list[Path]:

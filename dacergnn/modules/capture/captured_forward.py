@@ -325,7 +325,8 @@ def _rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Returns whether arguments of a call, or attributes of modules, are objects of this package, such as graphs."""
     held = [value for part in module.modules() for name, value in vars(part).items() if name != FORWARDS]
-    return any(type(value).__module__.startswith("dacergnn.") for value in tree_leaves((args, kwargs, held)))
+    objects = [value for value in tree_leaves((args, kwargs, held)) if not isinstance(value, nn.Module)]
+    return any(type(value).__module__.startswith("dacergnn.") for value in objects)
 
 
 class _Options(threading.local):
