@@ -191,6 +191,27 @@ def test_what_is_changed_counts() -> None:
     assert seen == [1] * 4
 
 
+class Embedded(Typed):
+    """Has embeddings of its nodes in place of features."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: RGCNConv(K, K, 3))
+        self.rows = nn.Embedding(N, K)
+
+    def forward(self, edges: Tensor, types: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().forward(self.rows.weight, edges, types)
+
+
+def test_embeddings_are_features() -> None:
+    torch.manual_seed(0)
+    model: Any = Embedded().double().eval()
+    fast: Any = dacergnn.optimize(copy.deepcopy(model))
+    _, *args = given(Typed(nn.Identity))
+    for _ in range(2):
+        assert_close(fast(*args), model(*args))
+    assert runner(fast).runs_whole
+
+
 def test_layers_without_much_between_them_run_by_themselves() -> None:
     torch.manual_seed(0)
     model: Any = Plain().double()

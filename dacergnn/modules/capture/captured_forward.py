@@ -198,7 +198,7 @@ class CapturedForward(Runner):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if is_transformed() or is_fake() or (self.layered and is_autocast()):
             return self.uncompiled(*args, **kwargs)
-        if self.operators and _rows(args, kwargs) < MANY_ROWS:
+        if self.operators and _rows(self.original, args, kwargs) < MANY_ROWS:
             return self.uncompiled(*args, **kwargs)
         if self.layered:
             self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
@@ -316,10 +316,11 @@ def _classes(module: nn.Module) -> list[type]:
     return [kind for kind in kinds if kind.__module__.partition(".")[0] not in ("torch", "builtins")]
 
 
-def _rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """Returns the number of rows of the longest features among the arguments of a call."""
-    leaves = tree_leaves((args, kwargs))
-    return max([len(t) for t in leaves if isinstance(t, Tensor) and t.dim() > 1 and t.is_floating_point()], default=0)
+def _rows(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Returns the number of rows of the longest features among the arguments of a call, or of its embeddings."""
+    features = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.is_floating_point()]
+    rows = [len(t) for t in features if t.dim() > 1]
+    return max(rows or [size for p in module.parameters() for size in p.shape[:-1]], default=0)
 
 
 def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
