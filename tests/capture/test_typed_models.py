@@ -222,6 +222,29 @@ def test_layers_without_much_between_them_run_by_themselves() -> None:
     assert BETWEEN in str(dacergnn.explain(fast, verbose=True))
 
 
+class Kept(nn.Module):
+    """Goes on with as many rows as have a positive score, and drops some of their values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = SAGEConv(K, K), nn.LayerNorm(K)
+
+    def forward(self, x: Tensor, edges: Tensor, types: Tensor) -> Tensor:
+        h = self.conv(x, edges)
+        kept = h[(h[:, 0] > 0).nonzero().view(-1)]
+        return F.dropout(F.gelu(self.norm(kept)), 0.25, self.training) + 1
+
+
+def test_numbers_of_rows_that_depend_on_features() -> None:
+    """They are known after dropout may have drawn, too late to choose another network by them."""
+    torch.manual_seed(0)
+    model: Any = Kept().double()
+    fast = dacergnn.optimize(copy.deepcopy(model))
+    for more in range(9):
+        assert_same_step(fast, model, given(model, 2 * N + 10 * more, 900))
+    assert runner(fast).runs_whole
+
+
 class Late(nn.Module):
     """Writes to a view of what a batch norm returns, which is not captured."""
 

@@ -10,7 +10,18 @@ from torch import Tensor
 
 from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.sizes import Counted, Guard, Number, Role, Size, number
-from dacergnn.frontends.symbolic.steps import Extent, Input, Output, Own, ProgramRun, Slot, Step, TorchCall, draws
+from dacergnn.frontends.symbolic.steps import (
+    Extent,
+    Input,
+    Output,
+    Own,
+    ProgramRun,
+    Slot,
+    Step,
+    TorchCall,
+    draws,
+    slots_made,
+)
 
 
 class Unrepeatable(Exception):
@@ -33,6 +44,7 @@ class Tape:
         self.problem: str | None = None
         """The reason why the call cannot be repeated, if there is one."""
         self._own = own
+        self._leaves = len(leaves)
         self._slots: dict[int, int] = {}
         self._axes: dict[int, tuple[int, ...]] = {}
         self._tensors: list[Any] = []  # holds them, so that their ids stay their own
@@ -105,6 +117,11 @@ class Tape:
     def made(self, slot: int) -> object:
         """Returns the tensor or object of a slot."""
         return self._tensors[slot]
+
+    def is_known_early(self, size: int) -> bool:
+        """Returns whether a size follows from the arguments and their integers, before any other step."""
+        slot = size.role[0] if type(size) is Size else 0
+        return slot < self._leaves or any(slot in slots_made(step) for step in self.steps[: self.integers])
 
     @property
     def slots(self) -> int:

@@ -199,8 +199,7 @@ class Trace(Notes):
                 continue
             edges = node.expr.edges
             if not _needs_edges(node.expr):
-                may_run = self.runtime.in_torch and self.takes(node.elements)
-                edges = self._row_sets.find(node, self.device) if may_run else None
+                edges = self._row_sets.find(node, self.device) if self._may_run_without_edges(node) else None
             if edges is None:
                 with self._outermost():
                     self._replay(node)
@@ -211,6 +210,16 @@ class Trace(Notes):
                 group += self._passed(group)
             with self._outermost():
                 self._compute(edges, group)
+
+    def _may_run_without_edges(self, node: Node) -> bool:
+        """Returns whether a program may compute a value without edges; its rows decide, so that they come first."""
+        tape = self.tape
+        return (
+            self.runtime.in_torch
+            and self.takes(node.elements)
+            and tape is not None
+            and tape.is_known_early(node.shape[0])
+        )
 
     def _passed(self, group: Sequence[Node]) -> list[Node]:
         """Returns values of nodes that others are computed from and that are in use: a later program need not anew."""
