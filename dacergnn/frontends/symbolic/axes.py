@@ -45,16 +45,8 @@ def _sum(c: LayerCall, a: Any, dim: Any = None, keepdim: bool = False, *, dtype:
 
 def first_axis_sum(x: Expr, count: int) -> Expr:
     """Returns the sum of ``x`` over the first axis of its rows, which has ``count`` entries."""
-    if len(x.shape) == 1:
-        return Expr("sum", (x,), (), ())
-    rest = x.shape[1:]
-    width = size(rest)
-    flat = reshaped(x, (count * width,))
-    parts = [Expr("slice", (flat,), (i * width, (i + 1) * width), (width,)) for i in range(count)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = apply("add", total, part)
-    return reshaped(total, rest)
+    rows = reshaped(x, (count, *x.shape[1:]))
+    return Expr("sum", (rows,), (), ()) if len(x.shape) == 1 else Expr("sum_heads", (rows,), (), x.shape[1:])
 
 
 @rule("mean")
