@@ -40,6 +40,7 @@ class Target:
         hub_rows: Rows up to which a group is not worth the work of sharing it.
         starts_together: Whether operators that do not wait for each other start together.
         divides_inner_loops: Whether threads share hubs of nests of three levels, too.
+        makes_rows: Whether products make rows of operands, and hand rows of results on, that are in no array.
         tunes: Whether plans can be measured on the machine (`tuning`).
         has_architectures: Whether libraries are built for architectures of devices (`Config.cuda_arch`).
         has_tf32: Whether products in float32 have a build with TF32 factors.
@@ -66,6 +67,7 @@ class Target:
     hub_rows: int = 1
     starts_together: bool = False
     divides_inner_loops: bool = True
+    makes_rows: bool = False
     tunes: bool = False
     has_architectures: bool = False
     has_tf32: bool = False

@@ -91,6 +91,14 @@ def statement_encodings(statement: Statement) -> list[str]:
     return list(dict.fromkeys(n for n in names if n is not None))
 
 
+def neighbour_encodings(statement: Statement, path: str) -> list[str]:
+    """Returns the encodings that a loop over the rows which lead to one row by ``path`` reads, without repetition."""
+    space = statement.space
+    names = [pointer_name(space, path), order_name(space, path)]
+    names += [ordered_index_name(space, path, ref.path) for ref in statement.reads if ref.path != path]
+    return list(dict.fromkeys(n for n in names if n is not None))
+
+
 def is_few(path: str) -> bool:
     """Returns whether a path leads to few rows (types), whose long groups several threads share."""
     return path in TYPE_PATHS

@@ -144,7 +144,9 @@ def _product(plan: GemmPlan) -> Iterator[str]:
             yield f"{what}: {_segments(segments)}"
     if plan.start is not None:
         yield f"sums start from {plan.start}"
-    yield from (f"then {statement_text(statement)}" for statement in plan.epilogue)
+    if plan.made is not None:
+        yield f"rows of {plan.gemm.x.name} are made: {statement_text(plan.made)}"
+    yield from (f"then {statement_text(statement)}" for statement in (*plan.epilogue, *plan.spread))
     if plan.at_once > 1:
         yield f"a warp finishes {plan.at_once} rows at once"
 

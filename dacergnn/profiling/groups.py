@@ -9,7 +9,6 @@ import dace
 from dacergnn.config import Rates
 from dacergnn.cost import Cost, operator_cost
 from dacergnn.library_nodes import GraphOperator
-from dacergnn.library_nodes.segment_gemm.node import SegmentGemm
 
 _PRODUCTS = {"linear": "segment GEMM", "outer_prod": "outer product"}
 
@@ -30,5 +29,5 @@ def bound_of(cost: Cost, rates: Rates) -> float:
 
 
 def _kind(operator: GraphOperator) -> str:
-    gemm = operator.statements[0].gemm if isinstance(operator, SegmentGemm) else None
+    gemm = next((s.gemm for s in operator.statements if s.is_gemm), None)
     return "traversal" if gemm is None else _PRODUCTS.get(gemm.kind, "weight product")

@@ -133,12 +133,12 @@ class Program:
     def insert(
         self, *statements: Statement, mapping: str | None = None, local_arrays: Sequence[str] = ()
     ) -> GraphOperator:
-        """Adds an operator with these statements: a SegmentGemm if a product comes first, else a Traversal.
+        """Adds an operator with these statements: a SegmentGemm if one is a product, else a Traversal.
 
         A Traversal of several statements takes its ``mapping``, the row space that threads share out, and its
         ``local_arrays``, intermediate arrays that nothing else may touch.
         """
-        kind = SegmentGemm if statements[0].is_gemm else Traversal
+        kind = SegmentGemm if any(s.is_gemm for s in statements) else Traversal
         operator = _operator(kind, statements, mapping, local_arrays)
         self._put(operator)
         return operator

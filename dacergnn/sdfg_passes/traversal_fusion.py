@@ -30,6 +30,8 @@ Pairs of operators are merged as long as that lowers the traffic that `_traffic`
 visited by destination or source lie apart in memory, so streaming them in the order of edges is cheaper. A statement
 over edges joins nodes only where it saves more than that. On devices, blocks of threads share hubs only in nests of two
 levels. If the graph has hubs, their rows are therefore not summed up in a loop inside another one.
+
+Before that, loops that make or read wide rows of a product join the product (`wide_rows`).
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ from dacergnn.program.view import StatementGroup
 from dacergnn.sdfg_passes.base import Pass
 from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.questions import KEEP, Questions
+from dacergnn.sdfg_passes.wide_rows import keep_wide_rows
 from dacergnn.target import find
 
 # Costs of moving a row of w values, in values streamed; measured on narrow rows in cache and wide rows in memory.
@@ -69,7 +72,7 @@ _LOCAL_WIDTH = 16  # elements of a row below which several loops of a nest may u
 
 @dataclass(frozen=True)
 class TraversalFusion(Pass):
-    """Merges traversals wherever that saves traffic; counts the mergers.
+    """Merges traversals wherever that saves traffic; counts the mergers and the wide rows that products keep.
 
     A plan names the groups of statements by the arrays that they write and the mapping: "a+b:ND c+d:E". A launch on a
     device takes longer than a loop on a processor.
@@ -78,12 +81,13 @@ class TraversalFusion(Pass):
     name: ClassVar[str] = "traversal_fusion"
 
     def run(self, sdfg: dace.SDFG, context: Context) -> int:
+        kept = keep_wide_rows(Program(sdfg), context)
         profile = context.profile
         fusion = _Fusion(Program(sdfg), profile.sizes, context.implementation, profile.longest)
         merged = fusion.run(context.questions)
         if merged:
             fusion.write()
-        return merged
+        return kept + merged
 
 
 @dataclass(eq=False)

@@ -84,18 +84,19 @@ class Scheduled:
         shapes = row_shapes(sdfg)
         works = tuple(operator_work(sdfg, node))
         statements = node.statements
-        gemm, arrays = statements[0].gemm, node.arrays(sdfg, next(iter(sdfg.states())))
+        product = next((work for work in works if work.statement.is_gemm), None)
+        arrays = node.arrays(sdfg, next(iter(sdfg.states())))
         loops, kept = len(statements), 0
-        if gemm is None:
+        if product is None:
             levels = Levels.of(node.space, statements)
             spaces, group = levels.spaces, levels.up(levels.spaces[-1], levels.spaces[0]) or ""
             plan = node.plan("cpu", arrays)
             if isinstance(plan, NestPlan):
                 loops, kept = len(plan.loops), plan.kept_elements
         else:
-            space, group = statements[0].space, group_path(statements[0])
+            space, group = product.statement.space, group_path(product.statement)
             types = MAPS[space, group] if group else space
-            spaces = (types, works[0].multiplied, space)
+            spaces = (types, product.multiplied, space)
         item = arrays[statements[0].target.name].dtype.bytes
         return cls(
             node, works, tuple(operations.row_operations(work, shapes) for work in works), item,
@@ -202,7 +203,7 @@ class Scheduled:
 
     @property
     def _is_product(self) -> bool:
-        return self.works[0].statement.is_gemm
+        return any(work.statement.is_gemm for work in self.works)
 
     @property
     def _by_width(self) -> zip[tuple[Work, int]]:
@@ -219,7 +220,8 @@ def _columns(work: Work, shapes: ShapeOf) -> int:
 
 def _row_work(works: Sequence[Work], shapes: ShapeOf) -> int:
     """Returns the work of one row as kernels estimate it."""
+    product = next((work for work in works if work.statement.is_gemm), None)
+    if product is not None:
+        return -(-product.flops // (2 * GEMM_WORK))
     statements = [work.statement for work in works]
-    if statements[0].is_gemm:
-        return -(-works[0].flops // (2 * GEMM_WORK))
     return row_elements(shapes, [expr for s in statements for expr in (s.expr, s.target)])

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 class SegmentGemm(GraphOperator):
     """Computes ``Y[S] (+)= s * (X[G] @ W[type])``, or the outer-product form ``dW[type] += s * X[G]^T Y[H]``.
 
-    The body starts with the statement of the product. The path of X is the gather list, the path of the target is the
+    The path of X is the gather list, the path of the target is the
     scatter list, and the path of W is the type; ``W[...].T`` uses the transposed weights. Rows have shape (K,) with
     weights (K, M), or (H, K) with weights (H, K, M) for one product per head.
 
-    Statements after it are an epilogue: maps over the rows of the target, run on each row once it is finished.
+    Statements after the product are an epilogue: maps over the rows of the target, run on each row once it is finished.
+    A sum over edges before it makes the rows of X, and values of edges after it are computed from the rows of Y
+    (`wide_rows`); these rows are local.
 
     Over rows of types it also multiplies weights with each other. ``compose(A, B)`` is the matrix of a linear by A,
     followed, head by head, by a linear by B; its gradients also contain ``inner(A, Y, H)``.
@@ -54,7 +56,7 @@ class SegmentGemm(GraphOperator):
     @property
     def gemm(self) -> tuple[Statement, Gemm]:
         """Returns the statement of the product and its operands."""
-        statement = self.statements[0]
+        statement = next((s for s in self.statements if s.is_gemm), self.statements[0])
         gemm = statement.gemm
         if gemm is None:
             with at(statement.place):

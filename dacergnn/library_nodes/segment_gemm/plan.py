@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Literal
 
 from dacergnn.graph.spaces import MAPS, encoding_name, kind
 from dacergnn.library_nodes.access import (
     group_path,
     index_name,
+    neighbour_encodings,
     order_name,
     pointer_name,
     statement_encodings,
@@ -19,6 +20,7 @@ from dacergnn.library_nodes.access import (
 from dacergnn.library_nodes.form import WEIGHT_PRODUCTS, Expr, Gemm, Op, Ref, Statement
 from dacergnn.library_nodes.plan import Arrays, OperatorPlan
 from dacergnn.library_nodes.shapes import shape_of
+from dacergnn.library_nodes.traversal.nest import Levels
 
 Form = Literal["weights", "outer", "gather", "scatter", "sums", "pairs"]
 """Kernels: products of weights with each other, weight gradients, and products of rows.
@@ -33,16 +35,33 @@ _OF_TWO = ("weights", "outer")
 
 @dataclass(frozen=True)
 class ProductBody:
-    """Holds a product and its epilogue, the arrays that they touch, and the names of those that only they touch."""
+    """Holds the statements of a product, the arrays that they touch, and the names of those that only they touch."""
 
     statements: tuple[Statement, ...]
     arrays: Arrays
     local_arrays: tuple[str, ...] = ()
 
+    @cached_property
+    def made(self) -> Statement | None:
+        """Returns the sum over edges that makes each row of the first operand, if that is in no array."""
+        return None if self.statements[0].is_gemm else self.statements[0]
+
+    @cached_property
+    def spread(self) -> tuple[Statement, ...]:
+        """Returns values of edges that are computed from each row of the result, which is then in no array."""
+        product = next(s for s in self.statements if s.is_gemm)
+        later = self.statements[self.statements.index(product) :]
+        return tuple(s for s in later if Levels((product.space, s.space)).up(s.space, product.space))
+
+    @cached_property
+    def own(self) -> tuple[Statement, ...]:
+        """Returns the product and its epilogue."""
+        return tuple(s for s in self.statements if s is not self.made and s not in self.spread)
+
     @property
     def gemm(self) -> Gemm:
         """Returns the operands of the product."""
-        gemm = self.statements[0].gemm
+        gemm = self.own[0].gemm
         assert gemm is not None
         return gemm
 
@@ -106,6 +125,8 @@ class GemmPlan(OperatorPlan):
         local_rows: Other arrays that only the epilogue touches, with the place of their rows in its memory.
         schedule: The choices for its kernel.
         summed: For "pairs", the rows by the pair to whose sum they are added.
+        made: The sum over edges that makes each row of the first operand, if that is in no array.
+        spread: Values of edges that are computed from each row of the result, which is then in no array.
         at_once: On a device, the number of rows whose reads of a statement of the epilogue are under way together.
     """
 
@@ -128,6 +149,8 @@ class GemmPlan(OperatorPlan):
     local_rows: Mapping[str, int]
     schedule: ProductSchedule = USUAL
     summed: Segments | None = None
+    made: Statement | None = None
+    spread: tuple[Statement, ...] = ()
     at_once: int = 1
 
     @property
@@ -177,7 +200,9 @@ def plan_gemm(body: ProductBody, schedule: ProductSchedule = USUAL) -> GemmPlan:
     """Returns the plan of a product for a target whose threads compute whole rows."""
     start, statements = sums_start(body)
     plan = describe(body)
-    names = dict.fromkeys(name for s in body.statements for name in statement_encodings(s))
+    names = dict.fromkeys(name for s in body.own for name in statement_encodings(s))
+    for statement in (*([] if body.made is None else [body.made]), *body.spread):
+        names |= dict.fromkeys(neighbour_encodings(statement, path_to_row(body, statement)))
     pairs = frozenset({(start, plan.place)}) if start else frozenset[tuple[str, str]]()
     return replace(
         plan,
@@ -200,7 +225,7 @@ def _questions(plan: GemmPlan) -> tuple[str, ...]:
 
 def describe(body: ProductBody) -> GemmPlan:
     """Returns the part of the plan that all targets share; each target adds the encodings."""
-    statement, gemm, arrays = body.statements[0], body.gemm, body.arrays
+    statement, gemm, arrays = body.own[0], body.gemm, body.arrays
     space, path, group = statement.space, statement.target.path, group_path(statement)
     form: Form = "scatter" if path else "gather"
     segments = targets = None
@@ -217,7 +242,7 @@ def describe(body: ProductBody) -> GemmPlan:
     place = stored_in(body)
     in_row = frozenset({statement.target.name, place})
     local_rows: dict[str, int] = {}
-    for name in dict.fromkeys(s.target.name for s in body.statements[1:]):
+    for name in dict.fromkeys(s.target.name for s in body.own[1:]):
         if name in body.local_arrays and name not in in_row:
             local_rows[name] = sum(arrays.width(other) for other in local_rows)
     return GemmPlan(
@@ -236,10 +261,18 @@ def describe(body: ProductBody) -> GemmPlan:
         target_of=index_name(space, path),
         place=place,
         start=None,
-        epilogue=body.statements[1:],
+        epilogue=body.own[1:],
         in_row=in_row,
         local_rows=local_rows,
+        made=body.made,
+        spread=body.spread,
     )
+
+
+def path_to_row(body: ProductBody | GemmPlan, statement: Statement) -> str:
+    """Returns the path from the edges of a statement to the row of the product that they make or read."""
+    product = body.own[0] if isinstance(body, ProductBody) else body.statement
+    return Levels((product.space, statement.space)).up(statement.space, product.space) or ""
 
 
 def _gather(space: str, ref: Ref) -> str | None:
@@ -260,8 +293,8 @@ def weight_product_sizes(body: ProductBody) -> tuple[int, int, int]:
 
 def stored_in(body: ProductBody) -> str:
     """Returns the array in whose rows the product is computed: its own, or the last one written if that is local."""
-    product = body.statements[0].target.name
-    return body.statements[-1].target.name if product in body.local_arrays else product
+    product = body.own[0].target.name
+    return body.own[-1].target.name if product in body.local_arrays else product
 
 
 def sums_start(body: ProductBody) -> tuple[str | None, Sequence[Statement]]:
@@ -269,17 +302,17 @@ def sums_start(body: ProductBody) -> tuple[str | None, Sequence[Statement]]:
 
     The first statement after the product adds this array to it, and nothing else reads either of them.
     """
-    product, *rest = body.statements
+    product, *rest = body.own
     name, arrays = product.target.name, body.arrays
     if not rest or not product.target.path or name not in body.local_arrays:
-        return None, body.statements
+        return None, body.own
     terms = _terms(rest[0].expr)
-    reads = Counter(ref.name for s in body.statements for ref in s.reads)
+    reads = Counter(ref.name for s in body.own for ref in s.reads)
     if Ref(name) not in terms or reads[name] > 1:
-        return None, body.statements
+        return None, body.own
     fitting = [n for n in reads if n != name and Ref(n) in terms and reads[n] == 1 and arrays[n] == arrays[name]]
     if not fitting:
-        return None, body.statements
+        return None, body.own
     left = [term for term in terms if term != Ref(fitting[0])]
     first = replace(rest[0], expr=reduce(lambda total, term: Op("add", (total, term)), left))
     copies = first.expr == Ref(name) and first.target.name == stored_in(body)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from dacergnn.graph.spaces import MAPS, PARTED, kind, part
+from dacergnn.graph.spaces import MAPS, PARTED, TYPE_PATHS, kind, part
 from dacergnn.library_nodes.form import Ref, Statement
 
 CHAINS: dict[str, tuple[str, ...]] = {
@@ -78,6 +78,15 @@ def reached(space: str, path: str) -> str:
     return MAPS[space, path] if path else space
 
 
+def _home(statement: Statement) -> str:
+    """Returns the row space in whose rows a statement leaves its result; products sum weights as they like."""
+    return statement.space if _sums_weights(statement) else reached(statement.space, statement.target.path)
+
+
+def _sums_weights(statement: Statement) -> bool:
+    return statement.is_gemm and statement.target.path in TYPE_PATHS
+
+
 def problem(mapping: str, statements: Sequence[Statement]) -> str | None:
     """Returns why these statements cannot run as one nest under this mapping; None if they can."""
     levels = Levels.of(mapping, statements)
@@ -93,10 +102,10 @@ def problem(mapping: str, statements: Sequence[Statement]) -> str | None:
         for ref in statement.reads:
             if ref.name in homes and not inside(statement, ref, homes[ref.name]):
                 return f'"{ref.name}" is read at rows outside of its group'
-        home = reached(space, target.path)
+        home = _home(statement)
         if target.name in homes or any(r.name == target.name for r in statement.reads):
             return f'"{target.name}" is written twice, or read where it is written'
-        if not inside(statement, target, home):
+        if not inside(statement, target, home) and not _sums_weights(statement):
             return f'"{target.name}" is reduced into rows outside of its group'
         homes[target.name] = home
     late = {s.target.name: k for k, s in enumerate(statements)}
@@ -169,7 +178,7 @@ def loops(
     """
     if len(levels.spaces) == 1:
         return [Loop(levels.spaces[0], tuple(statements), flat=True)]
-    homes = {s.target.name: reached(s.space, s.target.path) for s in statements}
+    homes = {s.target.name: _home(s) for s in statements}
     grouped = [s.target.name not in flat for s in statements]
     top_loops: list[Loop] = []
     for number, stage in enumerate(staged(statements, grouped, [False] * len(statements))):

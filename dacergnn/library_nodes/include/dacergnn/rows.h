@@ -106,4 +106,28 @@ inline __attribute__((always_inline)) void write_row(To* to, const From* from, b
     copy_row<n, false>(from, Computed<From>(1), to);
 }
 
+// Stands for rows that are in no array: make(i, row) computes row i, of elements T, where a kernel needs it.
+template <class T, class Make>
+struct Made {
+    using Element = T;
+    Make make;
+};
+
+template <class T, class Make>
+inline Made<T, Make> made_rows(Make make) {
+    return {make};
+}
+
+// Tells the elements of rows, and whether they are made.
+template <class Rows>
+struct RowsOf {
+    using Element = typename Rows::Element;
+    static constexpr bool made = true;
+};
+template <class E>
+struct RowsOf<E*> {
+    using Element = std::remove_const_t<E>;
+    static constexpr bool made = false;
+};
+
 }  // namespace dacergnn

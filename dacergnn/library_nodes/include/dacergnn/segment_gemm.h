@@ -26,18 +26,22 @@ struct Keep {
 // nullptr for rows or gather is the identity. X rows are (H, K), W is (types, H, K, M), Y rows are (H, M). With
 // TransposeW, X rows are (H, M), Y rows are (H, K), and the weight is transposed. HS is the number of scales per row,
 // read at scale[i * HS + h]: 0 none, 1 one for the row, H one per head. finish(i, row) is called for every finished
-// row. P holds the choices of the plan for tiles. Sums are of type T, whatever the elements of the arrays are.
-template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class XE,
+// row. P holds the choices of the plan for tiles. Sums are of type T, whatever the elements of the arrays are. X may be
+// `made_rows`, which are scaled by nothing. If Y is nullptr, only finish sees the rows.
+template <class T, class I, int64_t H, int64_t K, int64_t M, bool TransposeW, int HS, class P = gemm::Tile<>, class X_,
           class WE, class Scale, class YE, class Gather, class Rows, class Finish = Keep>
-void segment_gemm(const XE* X, const Gather gather, const WE* W, const I* ptr, int64_t types, const Rows rows,
+void segment_gemm(const X_ X, const Gather gather, const WE* W, const I* ptr, int64_t types, const Rows rows,
                   const Scale* scale, YE* Y, const Finish finish = {}) {
     constexpr int64_t depth = TransposeW ? M : K, C = TransposeW ? K : M;
+    using XE = typename RowsOf<X_>::Element;
+    constexpr bool kMade = RowsOf<X_>::made;
+    static_assert(!kMade || HS == 0, "made rows are not scaled");
     using F = gemm::Factor<T, XE, depth, C>;
     constexpr int64_t D = depth / kElements<F>, G = gemm::kGroupRows<F, H, D, C, P>;
     using Lines = gemm::LinesOf<F, H, D, C, P, kPrefetchedLines<XE, H * depth>>;
-    // Tells whether rows of X are copied for the tiles: rows that are scaled, or have other elements than the factors.
+    // Tells whether rows of X are in scratch: rows that are made, scaled, or have other elements than the factors.
     using Element = std::conditional_t<std::is_same_v<F, Pair>, XE, T>;
-    constexpr bool kStaged = HS != 0 || !std::is_same_v<XE, Element>;
+    constexpr bool kStaged = kMade || HS != 0 || !std::is_same_v<XE, Element>;
     if (types <= 0) return;
     const int64_t first = ptr[0], total = static_cast<int64_t>(ptr[types]) - first;
     constexpr int64_t row_work = gemm::kRowWork<H, K, M>;
@@ -49,7 +53,7 @@ void segment_gemm(const XE* X, const Gather gather, const WE* W, const I* ptr, i
     constexpr bool kRounded = !std::is_same_v<YE, T>;
     constexpr bool kRevised = gemm::kBlocked<F, H, D, C, P> || !std::is_same_v<Finish, Keep>;
     const bool streamed = (kRounded || kRevised || gemm::kStreamable<T, C>) && streams<H * C>(Y, total);
-    const bool apart = kRounded || (kRevised && streamed);
+    const bool apart = kRounded || Y == nullptr || (kRevised && streamed);
     gemm::Weight<F, WE, H, K, M, TransposeW> weight(W);
     run_blocks(blocks, blocks == 1, [=](int64_t b) mutable {
         int64_t p = first + b * size;
@@ -60,8 +64,11 @@ void segment_gemm(const XE* X, const Gather gather, const WE* W, const I* ptr, i
         Lines upcoming;
         T* finished = apart ? scratch<gemm::FinishedRows, T>(G * H * C) : nullptr;
         Element* staged = kStaged ? scratch<gemm::ScaledRows, Element>(G * H * depth) : nullptr;
-        const auto source = [&](int64_t q) {
-            return X + at(gather, at(rows, q)) * (H * depth);
+        const auto source = [&](int64_t q) -> const XE* {
+            if constexpr (kMade)
+                return nullptr;
+            else
+                return X + at(gather, at(rows, q)) * (H * depth);
         };
         int64_t t = std::upper_bound(ptr, ptr + types, static_cast<I>(p)) - ptr - 1;
         for (; p < end; ++t) {
@@ -78,19 +85,22 @@ void segment_gemm(const XE* X, const Gather gather, const WE* W, const I* ptr, i
                         y[r] = apart ? finished + r * (H * C) : Y + i * (H * C);
                     if constexpr (kStaged) {
                         Element* row = staged + r * (H * depth);
-                        gemm::scaled_row<H, depth, HS, false>(source(p), scale + i * HS, row);
+                        if constexpr (kMade)
+                            X.make(i, row);
+                        else
+                            gemm::scaled_row<H, depth, HS, false>(source(p), scale + i * HS, row);
                         x[r] = reinterpret_cast<const F*>(row);
                     } else {
                         x[r] = reinterpret_cast<const F*>(source(p));
                     }
-                    if (p + G < end) upcoming.template add_row<H * depth>(source(p + G));
+                    if (!kMade && p + G < end) upcoming.template add_row<H * depth>(source(p + G));
                 }
                 upcoming.ask_but(gemm::kLinesMeanwhile<F, H, D, C, P>);
                 gemm::group_product<F, H, D, C, gemm::Write::kStore, P>(x, w, y, n, streamed && !apart, upcoming);
                 upcoming.ask_all();
                 for (int64_t r = 0; r < n; ++r) {
                     finish(number[r], y[r]);
-                    if (apart) write_row<H * C>(Y + number[r] * (H * C), y[r], streamed);
+                    if (apart && Y != nullptr) write_row<H * C>(Y + number[r] * (H * C), y[r], streamed);
                 }
             }
         }

@@ -119,6 +119,9 @@ struct Factors {
 
 }  // namespace outer
 
+// Bytes of the rows that are made for a block: a part of a near cache, which also holds the sums.
+inline constexpr int64_t kMadeBytes = int64_t{192} << 10;
+
 // Names the operand that repeats over consecutive rows, so that the rows of the other are summed before the product.
 enum class Runs { kNone, kOfX, kOfY };
 
@@ -128,11 +131,14 @@ enum class Gradient { kNone, kX, kY };
 
 // Computes dW[t] (H, K, M) = sum of scale[i] * X[xgather[i]]^T Y[ygather[i]] over the rows i of type t, zeros for a
 // type without rows. Rows, gathers (nullptr: identity), scale and T are as in segment_gemm; X rows are (H, K), Y rows
-// are (H, M). The sums do not depend on the number of threads.
-template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, Gradient G = Gradient::kNone, class XE,
+// are (H, M). The sums do not depend on the number of threads. X may be `made_rows`, if nothing scales or repeats.
+template <class T, class I, int64_t H, int64_t K, int64_t M, int HS, Runs R, Gradient G = Gradient::kNone, class X_,
           class YE, class Scale, class Out, class XGather, class YGather, class Rows>
-void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGather ygather, const I* ptr, int64_t types,
+void segment_outer(const X_ X, const XGather xgather, const YE* Y, const YGather ygather, const I* ptr, int64_t types,
                    const Rows rows, const Scale* scale, Out* dW) {
+    using XE = typename RowsOf<X_>::Element;
+    constexpr bool kMade = RowsOf<X_>::made;
+    static_assert(!kMade || (HS == 0 && R == Runs::kNone && G != Gradient::kX), "made rows are plain");
     // (K, 1) and (1, K) are the same memory: a single column is computed as a single row.
     constexpr bool swap = M == 1 && K > 1;
     constexpr int64_t D = swap ? M : K, C = swap ? K : M;
@@ -141,7 +147,11 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
     // The panel of Y that a tile reads takes a third of L1; if narrow tiles pass over the rows many times, all rows
     // together take a third. The tiles request the next rows.
     constexpr int64_t panel = std::min(C, Columns<T, C>::last * Columns<T, C>::lanes) * int64_t(sizeof(T));
-    constexpr int64_t kBlock = std::clamp<int64_t>(16384 / panel, 32, kPanelVectors < 4 ? 48 : 128);
+    constexpr int64_t kMost = std::clamp<int64_t>(16384 / panel, 32, kPanelVectors < 4 ? 48 : 128);
+    // Made rows lie apart by some lines more than their length, else wide ones would share the sets of a cache.
+    constexpr int64_t kStride = H * K + 64 / int64_t(sizeof(T));
+    constexpr int64_t kBlock =
+        kMade ? std::clamp<int64_t>(kMadeBytes / (kStride * int64_t(sizeof(T))), 8, kMost) : kMost;
     constexpr int64_t kAhead = kBlock / (H * Columns<T, C>::panels * std::max<int64_t>(D / 8, 1)) + 1;
     // The operand that is scaled and summed, and the size of its heads.
     constexpr bool sums_y = R == Runs::kOfX, kSums = HS != 0 || R != Runs::kNone;
@@ -152,19 +162,24 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
     using Left = std::conditional_t<kSums && !sums_y, T, XE>;
     using Right = std::conditional_t<kSums && sums_y, T, YE>;
     // Scaled rows are in a near cache: they have just been written.
-    constexpr bool asks = (HS == 0 || sums_y != swap) && std::is_same_v<F, std::conditional_t<swap, Right, Left>>;
+    constexpr bool asks = !kMade && (HS == 0 || sums_y != swap) && std::is_same_v<F, std::conditional_t<swap, Right, Left>>;
     constexpr bool irregular = !(is_identity<Rows> && is_identity<XGather> && is_identity<YGather>);
-    const auto x_row = [=](int64_t p) { return X + at(xgather, at(rows, p)) * (H * K); };
+    const auto x_row = [=](int64_t p) -> const XE* {
+        if constexpr (kMade)
+            return nullptr;
+        else
+            return X + at(xgather, at(rows, p)) * (H * K);
+    };
     const auto y_row = [=](int64_t p) { return Y + at(ygather, at(rows, p)) * (H * M); };
     const auto sum = [=](int64_t begin, int64_t end, int64_t, T* into) {
-        T* sums = kSums ? scratch<outer::Sums, T>(kBlock * H * S) : nullptr;
+        T* sums = kSums || kMade ? scratch<outer::Sums, T>(kBlock * (kMade ? kStride : H * S)) : nullptr;
         const Left* xs[kBlock];
         const Right* ys[kBlock];
         int64_t next = begin;
         const auto ahead = [&] {
             const int64_t stop = std::min(end, next + kAhead);
             for (; next < stop; ++next) {
-                prefetch_row<H * K, 2>(x_row(next));
+                if constexpr (!kMade) prefetch_row<H * K, 2>(x_row(next));
                 prefetch_row<H * M, 2>(y_row(next));
             }
         };
@@ -196,6 +211,11 @@ void segment_outer(const XE* X, const XGather xgather, const YE* Y, const YGathe
                 }
                 if (n == kBlock) break;
                 repeated = other;
+                if constexpr (kMade) {
+                    T* place = sums + n * kStride;
+                    X.make(at(rows, p), place);
+                    x = place;
+                }
                 if constexpr (kCopies) {
                     T* place = sums + n * (H * S);
                     gemm::scaled_row<H, S, HS, false>(outer::either<sums_y>(y, x), factor, place);

@@ -81,5 +81,6 @@ TARGET = Target(
     },
     hub_parts=64,
     hub_rows=4096,
+    makes_rows=True,
     tunes=True,
 )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dacergnn.library_nodes.access import index_name
+from collections.abc import Sequence
+
+from dacergnn.library_nodes.access import index_name, order_name, ordered_index_name, pointer_name
 from dacergnn.library_nodes.form import Ref, Statement
 from dacergnn.library_nodes.node import PREFIX
-from dacergnn.library_nodes.segment_gemm.plan import GemmPlan
+from dacergnn.library_nodes.segment_gemm.plan import GemmPlan, path_to_row
 from dacergnn.library_nodes.targets.cpp import extent, pointer, weight_product_arguments
 from dacergnn.library_nodes.targets.emit import Emitter, named_rows
 
 
 def gemm_code(plan: GemmPlan) -> str:
     """Returns the call of the kernel, C++ that uses the types Value and Index."""
-    gemm, out = plan.gemm, PREFIX + plan.place
-    x = f"{PREFIX}{gemm.x.name}, {pointer(plan.gathers[0])}"
+    gemm = plan.gemm
+    out = "static_cast<Value*>(nullptr)" if plan.spread else PREFIX + plan.place
+    rows = PREFIX + gemm.x.name if plan.made is None else _made(plan, plan.made)
+    x = f"{rows}, {pointer(plan.gathers[0])}"
     w = f"{PREFIX}{gemm.w.name}, {pointer(plan.gathers[1])}"
     if plan.segments is None:
         sizes = f"Value, Index, {weight_product_arguments(plan)}"
@@ -63,10 +67,48 @@ def _gradient(plan: GemmPlan) -> str:
 
 def _finish(plan: GemmPlan) -> str:
     """Returns the argument that runs the epilogue on a finished row: a lambda (row index, row of the product)."""
-    if not plan.epilogue:
+    if not plan.epilogue and not plan.spread:
         return ", dacergnn::Keep{}" if plan.start else ""
     lines = [line for statement in plan.epilogue for line in _statement(plan, statement)]
+    if plan.spread:
+        lines.append(_edges(plan, plan.spread, plan.place))
     return ", [=](const int64_t i, Value* row) {\n(void)i;\n" + "\n".join(lines) + "\n}"
+
+
+def _made(plan: GemmPlan, statement: Statement) -> str:
+    """Returns rows that are sums over edges: a lambda (row index, memory for the row) adds up one of them."""
+    width = plan.arrays.width(statement.target.name)
+    start = f"std::fill_n(row, {width}, Value(0));"
+    return (
+        "dacergnn::made_rows<Value>([=](const int64_t i, Value* const row) {\n"
+        f"{start}\n{_edges(plan, [statement], statement.target.name)}\n}})"
+    )
+
+
+def _edges(plan: GemmPlan, statements: Sequence[Statement], own: str) -> str:
+    """Returns a loop over the edges of the row with the number ``i``; ``row`` is the row of the array ``own``."""
+    edges, path = statements[0].space, path_to_row(plan, statements[0])
+    order, bounds = order_name(edges, path), f"{PREFIX}{pointer_name(edges, path)}"
+    lines: list[str] = []
+    for statement in statements:
+        target, shapes = statement.target, plan.arrays.shapes
+
+        def address(ref: Ref, statement: Statement = statement) -> str:
+            if ref.path == path and ref.name == own:
+                return "row"
+            index = ordered_index_name(edges, path, ref.path) if ref.path not in ("", path) else None
+            row = f"int64_t({PREFIX}{index}[p])" if index else {path: "i", "one": "0"}.get(ref.path, "e")
+            return f"{PREFIX}{ref.name} + {row} * {plan.arrays.width(ref.name)}"
+
+        named, rows = named_rows(address, lambda ref: 0 if ref.path == path else plan.arrays.converts(ref.name))
+        sign = "+=" if target.path else "="
+        loops = Emitter(shapes, named).loops(
+            statement.expr, shapes(target), lambda at, value, sign=sign: f"out[{at}] {sign} {value};"
+        )
+        lines += ["{", f"auto* const out = {address(target)};", *rows, loops, "}"]
+    place = f"int64_t({PREFIX}{order}[p])" if order else "p"
+    body = "\n".join([f"const int64_t e = {place};", *lines])
+    return f"for (int64_t p = {bounds}[i]; p < int64_t({bounds}[i + 1]); ++p) {{\n{body}\n}}"
 
 
 def _statement(plan: GemmPlan, statement: Statement) -> list[str]:
