@@ -70,8 +70,10 @@ from dacergnn.sdfg_passes.context import Context
 from dacergnn.sdfg_passes.differentiate import Derivation, derive
 from dacergnn.sdfg_passes.given_order import penalty
 from dacergnn.sdfg_passes.listing_cost import listing_seconds
+from dacergnn.sdfg_passes.matrix_orders import WIDEST, WIDEST_HELD, matrix_orders
 from dacergnn.sdfg_passes.node_orders import at_other_ends, node_orders
 from dacergnn.sdfg_passes.questions import Questions
+from dacergnn.target import find
 
 HANDED_ON = 1.5e-5
 """Seconds that a call takes to allocate a saved array and to hand it to the backward."""
@@ -105,8 +107,9 @@ class AggregationOrder(Pass):
         """Returns the listing with the cheapest combination of orders, and the number of rewritten statements."""
         total, price = 0, partial(self._seconds, context)
         parted, doubt = has_parts(context.profile.sizes), DOUBT if self.order == "auto" else 0.0
+        widest = WIDEST if find(context.implementation).makes_rows else WIDEST_HELD
         for asked in context.questions.rounds():  # a sum that is transformed afterwards may go through pairs
-            listing, taken = choose(listing, asked.open(_sites(listing, parted)), price, asked, doubt)
+            listing, taken = choose(listing, asked.open(_sites(listing, parted, widest)), price, asked, doubt)
             if not taken:
                 break
             total += taken
@@ -144,7 +147,7 @@ def _cheapest_again(gradient: Derivation, context: Context) -> Listing:
     return AggregationOrder().cheapest(whole, replace(context, questions=Questions()))[0]
 
 
-def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:
+def _sites(listing: Listing, parted: bool, widest: int) -> dict[str, list[Option]]:
     """Returns other ways to compute each sum over edges, by its array; by relation only if both parts have edges."""
     sites: dict[str, list[Option]] = {}
     for statement in listing.statements:
@@ -154,6 +157,7 @@ def _sites(listing: Listing, parted: bool) -> dict[str, list[Option]]:
                 *_aggregate_first(listing, statement),
                 *_transform_first(listing, statement),
                 *_through_pairs(listing, statement),
+                *matrix_orders(listing, statement, widest),
                 *(_by_relation(listing, statement) if parted else ()),
             ]
         if options:

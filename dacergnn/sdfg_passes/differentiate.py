@@ -96,6 +96,7 @@ class _Differentiation:
         self.arrays = GradientArrays(forward)
         self.backward = self.arrays.backward
         self.active = self._active()
+        self.again: dict[str, str] = {}
 
     def run(self) -> Derivation:
         forward, backward = self.forward, self.backward
@@ -157,25 +158,40 @@ class _Differentiation:
         at_hand = not self.forward.is_internal(name) or name in self.backward.inputs
         if at_hand or any(r.path == "" for r in statement.reads):
             return name
-        array = self.arrays.fresh(name)
-        self.backward.arrays[array] = self.forward.arrays[name]
-        for ref in statement.reads:
-            if ref.name not in self.backward.arrays:
-                self.arrays.add_input(ref.name, self.forward.arrays[ref.name])
-        self.backward.statements.append(replace(statement, target=replace(statement.target, name=array)))
-        return array
+        return self._again(statement)
+
+    def _summed_again(self, ref: Ref) -> Ref:
+        """Returns the rows of a product. Sums of outer products are not saved but computed again: they are as wide as
+        the matrix of an edge, and their operands are saved anyway."""
+        made = self.forward.producer(ref.name)
+        if made is None or not _is_outer(made.expr) or ref.name in self.at_hand:
+            return ref
+        return replace(ref, name=self._again(made))
+
+    def _again(self, statement: Statement) -> str:
+        """Computes a statement of the forward again, once; returns the array."""
+        name = statement.target.name
+        if name not in self.again:
+            self.again[name] = array = self.arrays.fresh(name)
+            self.backward.arrays[array] = self.forward.arrays[name]
+            for ref in statement.reads:
+                if ref.name not in self.backward.arrays:
+                    self.arrays.add_input(ref.name, self.forward.arrays[ref.name])
+            self.backward.statements.append(replace(statement, target=replace(statement.target, name=array)))
+        return self.again[name]
 
     def _product(self, statement: Statement, gemm: Gemm, seed: Ref) -> None:
         """Differentiates ``Y += s * X W`` and ``dW += s * X^T Y``: each gradient is a product of the other two."""
-        space, x, w = statement.space, gemm.x, gemm.w
         if gemm.kind in WEIGHT_PRODUCTS:
             self._product_of_weights(statement, gemm, seed)
             return
+        space, x, w = statement.space, gemm.x, gemm.w
         if gemm.kind == "linear":
             shape = shape_of(Op("linear", (x, w)), self.forward.shape)
             seed = replace(seed, view=shape) if shape != self.forward.shape(statement.target) else seed
             to_x: Expr = Op("linear", (seed, replace(w, transposed=not w.transposed)))
-            to_w = Op("outer_prod", (seed, x) if w.transposed else (x, seed))
+            rows = self._summed_again(x) if w.name in self.active else x
+            to_w = Op("outer_prod", (seed, rows) if w.transposed else (rows, seed))
         else:
             to_x, to_w = Op("linear", (w, replace(seed, transposed=True))), Op("linear", (x, seed))
         if gemm.scale is not None and gemm.scale.name in self.active:
@@ -275,8 +291,10 @@ class _Differentiation:
 
     def _is_at_hand(self, name: str) -> bool:
         """Returns whether an array is saved anyway: as a result, by choice, or for the gradient of weights."""
-        gemms = [s.gemm for s in self.forward.consumers(name)]
-        return name in self.at_hand or any(g and g.x.name == name and g.w.name in self.active for g in gemms)
+        readers = self.forward.consumers(name)
+        gemms = [s.gemm for s in readers]
+        by_product = any(g and g.x.name == name and g.w.name in self.active for g in gemms)
+        return name in self.at_hand or by_product or any(_is_outer(s.expr) for s in readers)
 
     def _reduce(self, gradient: Expr, nominal: Shape, wanted: Shape) -> Expr:
         """Sums a gradient of row shape ``nominal`` over the trailing axes along which its operand was broadcast."""
@@ -289,6 +307,10 @@ class _Differentiation:
             else:
                 gradient = op("sum", gradient)
         return gradient
+
+
+def _is_outer(expr: Expr) -> bool:
+    return isinstance(expr, Op) and expr.name == "outer_prod"
 
 
 def _differentiable(expr: Expr) -> Iterator[Ref]:

@@ -36,6 +36,11 @@ def structural_gradients(
             both = shape_of(Op("mul", args), shapes)
             yield a, op("mul", seed, b), both
             yield b, op("mul", seed, a), both
+        case "outer_prod" if len(shape) == 2:
+            a, b = args
+            full = _full(seed, shape, shapes)
+            yield a, op("dot_prd", full, Op("to_heads", (b,), shape[:1])), shape[:1]
+            yield b, Op("sum_heads", (op("mul", a, full),)), shape[1:]
         case "outer_prod":
             seeds = array(seed, shape)
             for arg, other, seen in ((*args, seeds), (*args[::-1], replace(seeds, transposed=True))):

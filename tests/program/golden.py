@@ -15,7 +15,7 @@ from dacergnn import Config, parse, print_program
 from dacergnn.frontends.programs import hgt, rgat, rgcn
 from dacergnn.graph.profile import TYPICAL, Profile
 from dacergnn.sdfg_passes import Compilation, compile_program
-from tests.program.programs import gated, gcn, sage
+from tests.program.programs import edge_matrices, gated, gcn, sage
 
 FOLDER = Path(__file__).parent / "golden"
 MODELS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -44,6 +44,13 @@ PROGRAMS = MODELS | {
         {
             "x": "NS[64]", "W": "R[64, 64]", "Q": "T[64, 64]", "a": "R[64]", "gate": "R[64]", "gate_bias": "R",
             "A": "ONE[128, 64]",
+        },
+    ),
+    "edge_matrices": (
+        edge_matrices,
+        {
+            "x": "NS[32]", "z": "E[16]", "N": "ONE[32, 16]", "c": "ONE[32]", "A": "ONE[1024, 32]", "b": "ONE[1024]",
+            "bias": "ONE[32]",
         },
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Three more layers in program form, beyond the models of the front ends.
+"""Four more layers in program form, beyond the models of the front ends.
 
 These functions are parsed, never run: names that are no parameters are operators of the program form.
 """
@@ -45,4 +45,17 @@ def gated(g, x, W, Q, a, gate, gate_bias, A):
             n["mean"] += e["score"] * e["msg"]
             n["top"] = max(n["top"], e["msg"])
         n["out"] = linear(concat(n["mean"], n["top"]), A)
+    return out
+
+
+def edge_matrices(g, x, z, N, c, A, b, bias):
+    """Edge-conditioned convolution: a network makes a matrix of each edge; the mean of the products."""
+    for e in g.edges():
+        e["h"] = relu(linear(e.z, N.T) + c)
+        e["W"] = linear(e["h"], A.T) + b
+    for n in g.dst_nodes():
+        for e in n.incoming_edges():
+            n["degree"] += 1.0
+            n["sum"] += sum_heads(e.src.x * reshape(e["W"], 32, 32))
+        n["out"] = n["sum"] / max(n["degree"], 1.0) + bias
     return out
