@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from dacergnn import Config
+import dacergnn
+from dacergnn import Config, Plan
 from dacergnn.errors import ArrayError
 from dacergnn.modules import HGT, RGAT, RGCN
 from dacergnn.runtime import cuda_executable
@@ -82,6 +85,25 @@ def test_hubs(name: str, emulated_device: Config) -> None:
     expected, found = (results(layer, x, HUBS.hetero()) for layer in layers)
     for a, b in zip(expected, found, strict=True):
         torch.testing.assert_close(b, a, rtol=2e-4, atol=2e-4 * float(a.abs().max()))
+
+
+def test_sums_of_outer_products(emulated_device: Config) -> None:
+    """A layer of matrices of edges whose plan asks for the order without them, though that pays on larger graphs."""
+    from torch_geometric.nn import NNConv
+
+    torch.manual_seed(0)
+    original = NNConv(6, 5, nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 30))).double()
+    plan = Plan.of({"forward/aggregation_order/0/v9": "sum_outer_products"})
+    found = dacergnn.optimize(copy.deepcopy(original), config=replace(emulated_device, plan=plan))
+    x, attributes = (torch.randn(n, k, dtype=torch.float64, requires_grad=True) for n, k in ((9, 6), (60, 3)))
+    edges = torch.randint(0, 9, (2, 60))
+    outputs = [layer(x, edges, attributes) for layer in (found, original)]
+    gradients = [
+        torch.autograd.grad(output.square().sum(), [x, attributes, *layer.parameters()])
+        for output, layer in zip(outputs, (found, original), strict=True)
+    ]
+    torch.testing.assert_close(outputs[0], outputs[1], rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
 
 
 def test_launches_are_made_on_the_device_of_the_tensors(
