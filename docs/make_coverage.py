@@ -224,7 +224,8 @@ MODELS = """
 
 Whole models of the examples, of these pages and of the tests that train: whether torch captures them, so that they run
 as one, whether `inference` computes them range by range, and whether they can be exported to C. In the last two columns
-is yes, or the reason. Models of typed layers run as one where enough lies between these ([whole models](howto/whole_models.md)).
+is yes, or the reason. Models of typed layers run as one where enough lies between these
+([whole models](howto/whole_models.md)).
 
 {table}
 """
