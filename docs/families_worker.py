@@ -21,7 +21,7 @@ from dacergnn.api import optimize
 from dacergnn.bench.calls import deviation
 from dacergnn.bench.measure import Clock, interleave, time_call
 from dacergnn.bench.memory import peak_growth, return_freed
-from dacergnn.bench.process import reason, serve
+from dacergnn.bench.process import reason
 from dacergnn.errors import DacergnnError
 
 TOLERANCE = 1e-3
@@ -215,7 +215,6 @@ def memory(family: Family, problem: Problem, name: str) -> dict[str, Any]:
 
 def measure_request(request: dict[str, Any]) -> dict[str, Any]:
     """Returns the times of all candidates of a family, or the memory of the one that is named."""
-    torch.set_num_threads(request["threads"])
     family = next(one for one in FAMILIES if one.title == request["family"])
     problem = load_problem(request["data"], SIZE)
     with warnings.catch_warnings():
@@ -223,7 +222,3 @@ def measure_request(request: dict[str, Any]) -> dict[str, Any]:
         if "candidate" in request:
             return memory(family, problem, request["candidate"])
         return times(family, problem, request)
-
-
-if __name__ == "__main__":
-    serve(measure_request)

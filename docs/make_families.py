@@ -25,6 +25,7 @@ from dacergnn.bench.scatter import LIMIT, marked, scatters
 from dacergnn.cli.options import present
 
 README, RECORDS, PICTURE = FOLDER.parent / "README.md", FOLDER / "families.json", "docs/images/families.png"
+WORKER = "families_worker.measure_request"
 Record = dict[str, Any]
 MEASURES = {"layer": "one layer", "step": "a step", "batch": "a step on a batch", "memory": "memory of a step"}
 ALONE = ("original", "ours")
@@ -106,13 +107,17 @@ def measured(title: str, graph: str, quick: bool, threads: int) -> Record:
     """Returns the row of a family: times of all candidates, and peaks of the original, of the best peer and of ours."""
     data = f"{graph}~0.05" if quick else present(graph)
     limits = {"repeat": 3, "budget_s": 0.3, "warm_up": 2} if quick else {"repeat": 20, "budget_s": 4.0, "warm_up": 5}
-    request = {"family": title, "data": data, "threads": threads, "limit_bytes": 16 << 30, "compiled": not quick}
+    request = {"family": title, "data": data, "compiled": not quick}
+
+    def answer(more: Record, limit_s: float) -> Record:
+        return ask(WORKER, request | more, limit_s=limit_s, threads=threads, limit_bytes=16 << 30)
+
     before = load()
-    row = {"family": title, "data": data, **ask("families_worker", request | limits, 900)}
+    row = {"family": title, "data": data, **answer(limits, 900)}
     if "error" in row:
         raise click.ClickException(f"{title}: {row['error']}")
     named = dict.fromkeys(name for name in (*ALONE, best_peer(row, "step")) if name)
-    memory = {name: ask("families_worker", {**request, "candidate": name}, 300) for name in named}
+    memory = {name: answer({"candidate": name}, 300) for name in named}
     row |= {"memory": memory, "load_before": before, "load_after": load()}
     for measure in MEASURES:
         if "error" in row[measure]["ours"]:

@@ -12,7 +12,8 @@ from dacergnn.bench.environment import load
 from dacergnn.bench.process import ask
 from dacergnn.bench.scatter import Ratio, Steady
 
-WORKER = "benchmarks.batches.worker"
+WORKER = "benchmarks.batches.worker.measured"
+LIMIT_BYTES = 16 << 30
 LIMIT_S = 600.0
 """Seconds for one number of seeds of a layer, including the builds of programs."""
 
@@ -48,7 +49,8 @@ def run(
         if progress is not None:
             progress(f"{layer} on {settings.data}")
         before = load()
-        answer = ask(WORKER, settings.request(layer), LIMIT_S * len(settings.seeds))
+        limit_s = LIMIT_S * len(settings.seeds)
+        answer = ask(WORKER, layer, settings, limit_s=limit_s, threads=settings.threads, limit_bytes=LIMIT_BYTES)
         loads = {"load_before": before, "load_after": load()}
         own: list[Row] = [{**_row(layer, settings, row), **loads} for row in answer.get("rows", [answer])]
         rows += own

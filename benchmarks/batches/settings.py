@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from benchmarks.relational.settings import check
 from dacergnn.errors import DacergnnError
@@ -52,7 +51,3 @@ class BatchSettings:
         for option, value in (("steps", self.steps), ("threads", self.threads)):
             if value < 1:
                 raise DacergnnError(f"{option} is {value}; it must be at least 1")
-
-    def request(self, layer: str) -> dict[str, Any]:
-        """Returns the request to the process of a layer."""
-        return {**asdict(self), "layer": layer, "limit_bytes": 16 << 30}

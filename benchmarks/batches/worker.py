@@ -1,4 +1,4 @@
-"""Runs as the process that measures a layer: all candidates train on the same batches, in turns."""
+"""Measures a layer in a process of its own: all candidates train on the same batches, in turns."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from torch.nn import functional
 
 from benchmarks.batches.loading import Batch, batches, most_reached
 from benchmarks.batches.networks import make_network
+from benchmarks.batches.settings import BatchSettings
 from benchmarks.batches.stages import KINDS, Watch, encoding_timed
 from benchmarks.relational.problem import load_problem
 from dacergnn.api import optimize
 from dacergnn.bench.measure import Timing
-from dacergnn.bench.process import serve
 from dacergnn.errors import DacergnnError
 
 WARM_UP = 5
@@ -70,21 +70,21 @@ class TimedNetwork:
         return {**medians, "steps_per_s": 1e3 / (sample_ms + medians["step_wall_ms"])}
 
 
-def measure_request(request: dict[str, Any]) -> dict[str, Any]:
+def measured(layer: str, settings: BatchSettings) -> dict[str, Any]:
     """Returns {"rows": one for each number of seeds}."""
-    torch.set_num_threads(request["threads"])
-    problem = load_problem(request["data"])
-    seed_type, fanouts = most_reached(problem), list(request["fanouts"])
+    problem = load_problem(settings.data)
+    seed_type, fanouts = most_reached(problem), list(settings.fanouts)
     rows: list[dict[str, Any]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the libraries warn about their own internals
-        for seeds in request["seeds"]:
+        for seeds in settings.seeds:
             torch.manual_seed(0)
-            network = make_network(request["layer"], problem, len(fanouts), seed_type)
-            stream = batches(request["layer"], problem, seed_type, seeds, fanouts)
+            network = make_network(layer, problem, len(fanouts), seed_type)
+            stream = batches(layer, problem, seed_type, seeds, fanouts)
             with torch.no_grad():
                 network(*next(stream).inputs)  # lazy layers learn their sizes here
-            rows.append({"seeds": seeds, **_measure(_candidates(network, request["compiled"]), stream, request)})
+            candidates = _candidates(network, settings.compiled)
+            rows.append({"seeds": seeds, **_measure(layer, candidates, stream, settings.steps)})
     return {"rows": rows}
 
 
@@ -96,17 +96,17 @@ def _candidates(network: nn.Module, compiled: bool) -> list[TimedNetwork]:
     return networks
 
 
-def _measure(candidates: list[TimedNetwork], stream: Iterator[Batch], request: dict[str, Any]) -> dict[str, Any]:
+def _measure(layer: str, candidates: list[TimedNetwork], stream: Iterator[Batch], steps: int) -> dict[str, Any]:
     watch, samples, edges = Watch(), list[dict[tuple[str, str], float]](), list[int]()
     with encoding_timed(watch):
-        for step in range(WARM_UP + request["steps"]):
+        for step in range(WARM_UP + steps):
             with watch.time("sample"):
                 batch = next(stream)
             samples.append(watch.taken())
             edges.append(batch.edges)
             first = step % len(candidates)
             turns = [*candidates[first:], *candidates[:first]]
-            _check_losses(request["layer"], step, {turn.name: turn.step(batch, watch) for turn in turns})
+            _check_losses(layer, step, {turn.name: turn.step(batch, watch) for turn in turns})
     sample_ms = {kind: median(sample["sample", kind] for sample in samples[WARM_UP:]) for kind in KINDS}
     return {
         "edges": median(edges[WARM_UP:]),
@@ -122,7 +122,3 @@ def _check_losses(layer: str, step: int, losses: dict[str, float]) -> None:
                 f"{layer}: the loss of {name!r} is {loss:.6f} in step {step + 1}, that of the library's own layers "
                 f"{losses['eager']:.6f}"
             )
-
-
-if __name__ == "__main__":
-    serve(measure_request)

@@ -66,7 +66,7 @@ def caching(
     Times are medians of runs in turns in one process, with peers where asked for. A run that was ended goes on where it
     stopped when it is started again with the same file.
     """
-    limits = Limits(modes, threads, seed, repeat, budget, device=device, rates=rates)
+    limits = Limits(modes, threads, repeat, budget, device=device, seed=seed, rates=rates)
     settings = CachingSettings(
         models, data, networks, hidden, gradients, strategies, formats, orders, against, features, heads, memory, limits
     )

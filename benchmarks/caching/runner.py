@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.caching.experiment import TaskExperiment
 from benchmarks.caching.records import key_of, load, settings_of
 from benchmarks.caching.settings import CachingSettings
-from benchmarks.caching.task import CachingCandidate, Request, Task
+from benchmarks.caching.task import CachingCandidate, Task
 from benchmarks.relational.peers import library_module
+from dacergnn.bench import runner
 from dacergnn.bench.environment import about
 from dacergnn.bench.environment import load as system_load
-from dacergnn.bench.process import ask
 from dacergnn.json_lines import Row, Writer
-
-WORKER = "benchmarks.caching.worker"
 
 
 @dataclass(frozen=True)
@@ -88,48 +87,14 @@ def measure(
     task: Task, wanted: Sequence[CachingCandidate], settings: CachingSettings, progress: Callable[[str], None]
 ) -> list[Row]:
     """Measures one task and returns its rows."""
-    progress(f"{task}: times")
-    group = uuid.uuid4().hex[:12]  # marks rows whose times were taken in turns
     before = system_load()
-    results = _times(task, wanted, settings, progress)
-    shared = {"group": group, "load_before": before, "load_after": system_load()}
+    weighed = [candidate for candidate in wanted if settings.memory and not candidate.compiled]
+    experiment = TaskExperiment(task, settings.limits)
+    found = runner.measure(experiment, wanted, settings.limits, weighed=weighed, progress=progress)
+    # The group marks rows whose times were taken in turns.
+    shared = {"group": uuid.uuid4().hex[:12], "load_before": before, "load_after": system_load()}
     rows: list[Row] = []
-    for candidate, result in zip(wanted, results, strict=True):
-        row: Row = {**settings_of(task, candidate, settings.limits), **shared, **result}
-        same = row.pop("same_as", None)
-        if same is not None:
-            row["same_as"] = rows[same]["name"]
-        if settings.memory and same is not None:
-            row["peak_mb"] = rows[same]["peak_mb"]
-        elif settings.memory and row["status"] == "ok" and not candidate.compiled:
-            progress(f"{task}: memory of {candidate.library} {candidate.name}")
-            row |= _memory(task, candidate, settings)
-        rows.append(row)
+    for candidate, row in found.items():
+        same = {"same_as": row["same_as"].name} if "same_as" in row else {}
+        rows.append({**settings_of(task, candidate, settings.limits), **shared, **row, **same})
     return rows
-
-
-def _times(
-    task: Task, wanted: Sequence[CachingCandidate], settings: CachingSettings, progress: Callable[[str], None]
-) -> Iterable[Row]:
-    limit = settings.limits.trial_limit_s
-    answer = ask(WORKER, Request(task, tuple(wanted), "time", settings.limits).as_json(), limit * len(wanted))
-    if "results" in answer:
-        return answer["results"]
-    if len(wanted) == 1:
-        return [{"status": "failed", "note": answer["error"]}]
-    # One of them has ended the process.
-    results: list[Row] = []
-    for candidate in wanted:
-        progress(f"{task}: times of {candidate.library} {candidate.name} alone")
-        (result,) = _times(task, [candidate], settings, progress)
-        note = f"{result.get('note', '')} measured apart".strip() if result["status"] == "ok" else result["note"]
-        results.append({**result, "note": note})
-    return results
-
-
-def _memory(task: Task, candidate: CachingCandidate, settings: CachingSettings) -> Row:
-    request = Request(task, (candidate,), "memory", settings.limits)
-    answer = ask(WORKER, request.as_json(), settings.limits.trial_limit_s)
-    if "error" in answer:
-        return {"peak_mb": None, "note": f"memory: {answer['error']}"}
-    return {"peak_mb": answer["peak_mb"]}

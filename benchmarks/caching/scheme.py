@@ -30,10 +30,6 @@ class Scheme:
     adjacency: str = "auto"
     order: str = "auto"
 
-    def __post_init__(self) -> None:
-        for name in ("cache", "recompute"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-
     @property
     def config(self) -> Config:
         """Returns the config that compiles layers by this scheme."""

@@ -41,7 +41,12 @@ ON_ARXIV = f"The graph is synthetic, with the counts of Arxiv or a part of them,
 def measured(scale: Scale, **settings: Any) -> list[NetworkRows]:
     """Measures networks by the suite for caching, and returns the rows of each network on each graph."""
     limits = Limits(
-        ("forward", "train"), scale.threads, scale.seed, scale.pick(7, 20), scale.pick(0.6, 4.0), device=scale.device
+        ("forward", "train"),
+        scale.threads,
+        scale.pick(7, 20),
+        scale.pick(0.6, 4.0),
+        device=scale.device,
+        seed=scale.seed,
     )
     return groups(run(CachingSettings(**settings, limits=limits)))
 

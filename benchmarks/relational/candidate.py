@@ -71,6 +71,11 @@ class Candidate:
     replayed: bool = False
     """Tells whether steps are replayed from a CUDA graph."""
 
+    @property
+    def named(self) -> tuple[str, str]:
+        """Returns the library and the name, by which other processes know a candidate."""
+        return self.library, self.name
+
 
 def leaf(x: Tensor) -> Tensor:
     """Returns a copy of x that collects gradients."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -16,80 +13,86 @@ from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem
 from benchmarks.relational.reference import UNCOMPARED, Reference, compute_reference, max_error, reference_memory
 from benchmarks.relational.settings import BenchSettings
-from benchmarks.relational.trial import Request, cached_trial, run_trial
-from dacergnn.bench.measure import HOPELESS, Timing, clock_of, interleave
+from benchmarks.relational.trial import Trial, cached_times
+from dacergnn.bench.measure import HOPELESS, Timing
+from dacergnn.bench.runner import Experiment, Limits, Ready, Turns, weigh
 
-TOLERANCE = 1e-3
-"""A float32 result with a larger relative error is wrong, or is that of another function."""
-
+LAYER = "layer"
+"""The mode of a training step of ours without its loss."""
+TRIAL_BYTES = 12 << 30
+"""Bytes that the process of one candidate may take."""
 Progress = Callable[[str], None]
 
 
-class Case:
-    """Runs the candidates of one model on one problem; references are computed once for both modes."""
+class Case(Experiment[Candidate]):
+    """Runs the candidates of one model on one problem in one mode."""
 
-    def __init__(self, model: str, problem: Problem, settings: BenchSettings, progress: Progress) -> None:
-        self.model, self.problem, self.settings, self.progress = model, problem, settings, progress
+    def __init__(self, model: str, mode: str, problem: Problem, settings: BenchSettings, progress: Progress) -> None:
+        self.model, self.mode, self.problem, self.settings, self.progress = model, mode, problem, settings, progress
         self.shared = make_parameters(model, problem, settings.seed)
         self.references: dict[str, Reference] = {}
-        self.clock = clock_of(problem.x.device)
+        self.trial = Trial(model, problem.name, mode, settings.hidden, settings.seed, settings.plan, settings.device)
+        self.limits = Limits(
+            (mode, *[LAYER] * (mode == "train")), settings.threads, settings.repeat, settings.budget_s,
+            settings.trial_limit_s, TRIAL_BYTES, settings.device,
+        )  # fmt: skip
         self.limit = torch.cuda.mem_get_info()[1] if problem.x.is_cuda else settings.memory_limit
         """Bytes that a candidate may need."""
 
-    def measure(self, mode: str) -> list[Entry]:
-        """Returns the entries of all candidates in a mode ("infer" or "train"), ours first."""
+    def measure(self) -> list[Entry]:
+        """Returns the entries of all candidates, ours first."""
         settings = self.settings
         levels = settings.levels if settings.ours else ()
         candidates = [ours.candidate(self.model, level, settings.plan) for level in levels]
         candidates += [c for c in peers.candidates(self.model, settings.against, compiled=False) if self._is_wanted(c)]
-        steps: dict[str, Callable[[], Any]] = {}
-        entries = [self._prepare(candidate, mode, steps) for candidate in candidates]
+        turns = Turns(self, self.limits.modes, str(self.problem.x.device))
+        entries = [self._prepare(candidate, turns) for candidate in candidates]
         if settings.compiled:
-            entries += self._compile(entries, mode, steps)
-        self.progress(f"timing {len(steps)} candidates, {settings.budget_s:g} s at most")
-        timings = interleave(steps, settings.repeat, settings.budget_s, clock=self.clock)
+            entries += self._compile(entries, turns)
+        self.progress(f"timing {len(turns.steps[self.mode])} candidates, {settings.budget_s:g} s at most")
+        turns.time(settings.repeat, settings.budget_s)
         for entry in entries:
-            entry.timing = timings.get(entry.label, entry.timing)
-            entry.layer = timings.get(_alone(entry), entry.layer)
-        steps.clear()
+            entry.timing = turns.timings[self.mode].get(entry.candidate, entry.timing)
+            entry.layer = turns.timings.get(LAYER, {}).get(entry.candidate, entry.layer)
+        turns.steps.clear()
         if settings.memory:
-            self._weigh(entries, mode)
+            self._weigh(entries)
         return entries
 
     def _is_wanted(self, peer: Candidate) -> bool:
         names = self.settings.layers
         return not names or peer.library == "torch" or any(name in peer.name for name in names)
 
-    def _prepare(self, candidate: Candidate, mode: str, steps: dict[str, Callable[[], Any]]) -> Entry:
-        """Builds and validates a candidate; adds its step to `steps`, to be interleaved, unless a peer is too slow."""
-        entry, settings, train = Entry(candidate), self.settings, mode == "train"
+    def ready(self, candidate: Candidate) -> Ready:
+        """Builds a candidate."""
+        train, function = self.mode == "train", candidate.function
+        built = candidate.build(self.problem, self.shared, unwrapped)
+        step = make_step(built, self.problem, train)
+
+        def check() -> float | str:
+            out = step()
+            if reference_memory(function, self.problem) > self.limit:
+                return UNCOMPARED
+            return max_error(self._reference(function), built, self.problem, out, train) if function else ""
+
+        alone = {LAYER: make_layer_step(built, built.forward())} if train and candidate.library == "ours" else {}
+        return Ready({self.mode: step, **alone}, check)
+
+    def _prepare(self, candidate: Candidate, turns: Turns[Candidate]) -> Entry:
+        """Validates a candidate, which takes turns unless it is a peer that is too slow."""
+        entry, settings = Entry(candidate), self.settings
         self.progress(f"building and validating {entry.label}")
-        need = candidate.memory(self.problem, train)
+        need = candidate.memory(self.problem, self.mode == "train")
         if need > self.limit:
             entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.1f} GB"
             return entry
-        try:
-            built = candidate.build(self.problem, self.shared, unwrapped)
-            step = make_step(built, self.problem, train)
-            out = step()
-            if reference_memory(candidate.function, self.problem) > self.limit:
-                entry.note = UNCOMPARED
-            elif candidate.function:
-                entry.error = max_error(self._reference(candidate.function), built, self.problem, out, train)
-        except Exception as error:  # a candidate's failure is a result, shown in the table
-            entry.status, entry.note = "failed", " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            return entry
-        seconds = self.clock.time(step)  # the first call may have compiled something
-        if entry.error is not None and (math.isnan(entry.error) or entry.error > TOLERANCE):
-            entry.status = "wrong"
-            entry.note = f"differs from the float64 reference by {entry.error:.1e}"
-        elif seconds > min(settings.call_limit_s, settings.budget_s) and candidate.library != "ours":
-            entry.timing, entry.note = Timing([seconds]), "too slow to repeat"
-        else:
-            steps[entry.label] = step
-            if train and candidate.library == "ours":
-                steps[_alone(entry)] = make_layer_step(built, out)
-            entry.timing = Timing([seconds])
+        row = turns.add(candidate)
+        entry.status, entry.note, entry.error = row["status"], row["note"], row.get("max_error")
+        entry.timing = turns.timings[self.mode].get(candidate, entry.timing)
+        slow = entry.ms is not None and entry.ms > 1e3 * min(settings.call_limit_s, settings.budget_s)
+        if slow and candidate.library != "ours":
+            turns.steps[self.mode].pop(candidate)
+            entry.note = "too slow to repeat"
         return entry
 
     def _reference(self, function: str) -> Reference:
@@ -97,7 +100,7 @@ class Case:
             self.references[function] = compute_reference(function, self.problem, self.shared)
         return self.references[function]
 
-    def _compile(self, entries: list[Entry], mode: str, steps: dict[str, Callable[[], Any]]) -> list[Entry]:
+    def _compile(self, entries: list[Entry], turns: Turns[Candidate]) -> list[Entry]:
         """Tries promising library layers with torch.compile in their own processes; interleaves the fast ones."""
         libraries = [e for e in entries if e.candidate.library in peers.LIBRARIES]
         best = fastest(libraries)
@@ -107,7 +110,7 @@ class Case:
                 continue
             candidate = peers.through_compiler(eager.candidate)
             self.progress(f"trying {eager.label} with torch.compile")
-            answer = cached_trial(self._request(candidate, mode, "time"), self.settings.trial_limit_s)
+            answer = cached_times(self.trial, candidate.named, self.limits)
             if "error" in answer:
                 results.append(Entry(candidate, status="failed", note=answer["error"]))
                 continue
@@ -116,28 +119,14 @@ class Case:
             if expected > best.timing.ms * 1.3:
                 results.append(Entry(candidate, Timing([expected / 1e3]), note="measured apart"))
             else:
-                results.append(self._prepare(candidate, mode, steps))
+                results.append(self._prepare(candidate, turns))
         return results
 
-    def _weigh(self, entries: list[Entry], mode: str) -> None:
+    def _weigh(self, entries: list[Entry]) -> None:
         """Measures the peak memory of ours and of the library layers that finish."""
         for entry in entries:
             if entry.candidate.library == "torch" or entry.candidate.compiled or entry.ms is None:
                 continue
             self.progress(f"measuring the memory of {entry.label}")
-            answer = run_trial(self._request(entry.candidate, mode, "memory"), self.settings.trial_limit_s)
-            entry.peak_mb = answer.get("peak_mb")
-            if "error" in answer:
-                entry.note = f"memory: {answer['error']}"
-
-    def _request(self, candidate: Candidate, mode: str, what: str) -> Request:
-        settings = self.settings
-        request = Request(
-            self.model, candidate.library, candidate.name, self.problem.name, mode, what,
-            hidden=settings.hidden, seed=settings.seed, threads=settings.threads, device=settings.device,
-        )  # fmt: skip
-        return replace(request, level=candidate.name, plan=settings.plan) if candidate.library == "ours" else request
-
-
-def _alone(entry: Entry) -> str:
-    return f"{entry.label}, without its loss"
+            found = weigh(self.trial, entry.candidate.named, self.limits, self.mode)
+            entry.peak_mb, entry.note = found["peak_mb"], found.get("note", entry.note)

@@ -64,9 +64,9 @@ def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable
                 tell(f"{head}: measuring the machine")
                 rates = measure_rates(problem.num_nodes, settings.hidden, settings.device)
                 report.rates[data] = asdict(rates)
-                case = Case(model, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
+                case = Case(model, mode, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
                 before = load()
-                entries = case.measure(mode)
+                entries = case.measure()
                 rows = make_rows(model, data, mode, entries, bound(model, mode, sizes, settings.hidden, rates))
                 more = {"hidden": settings.hidden, "load_before": before, "load_after": load()}
                 rows = [{**row, **more} for row in rows]

@@ -20,8 +20,7 @@ from dacergnn.config import Config
 from dacergnn.distributed import METHODS
 from dacergnn.tables import Table
 
-WORKER = "benchmarks.scale.worker"
-PROCESSES = "benchmarks.scale.processes"
+LIMIT_BYTES = 64 << 30
 LIMIT_S = 1800.0
 """Seconds for one process, including the graph, builds and encodings."""
 Row = dict[str, Any]
@@ -81,21 +80,27 @@ def scale(
 
 def measured(request: Row, limits: list[str]) -> list[Row]:
     """Returns a row for each limit, "" for none: seconds, peak and estimate in bytes, ranges, and the difference."""
-    bounded = {**request, "limit_bytes": 64 << 30}
-    times = ask(WORKER, {**bounded, "limits": limits}, LIMIT_S)
+    times = _asked("worker.times", request, limits)
     rows: list[Row] = []
     for limit in limits:
         row: Row = {**request, "limit": limit}
-        peak = ask(WORKER, {**bounded, "limits": [limit], "peak": True}, LIMIT_S)
+        peak = _asked("worker.peak", request, limit)
         failed = times.get("error") or times[limit].get("error") or peak.get("error")
-        rows.append({**row, "error": failed} if failed else {**row, **times[limit], **peak[limit]})
+        rows.append({**row, "error": failed} if failed else {**row, **times[limit], **peak})
     return rows
 
 
 def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
     """Returns a row for each number of processes: seconds, the largest peak of one, and what all receive, in bytes."""
     rows = [{**request, "processes": int(count)} for count in counts]
-    return [row | ask(PROCESSES, {**row, "limit_bytes": 64 << 30}, LIMIT_S) for row in rows]
+    return [row | _asked("processes.measured", row) for row in rows]
+
+
+def _asked(function: str, request: Row, *arguments: Any) -> Row:
+    return ask(
+        f"benchmarks.scale.{function}", request, *arguments, limit_s=LIMIT_S, threads=request["threads"],
+        limit_bytes=LIMIT_BYTES,
+    )  # fmt: skip
 
 
 def _table_of_processes(rows: list[Row]) -> Table:

@@ -1,4 +1,4 @@
-"""Runs as the process that measures steps of a layer in several processes, each with a part of the graph."""
+"""Measures steps of a layer in several processes, each with a part of the graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import torch.multiprocessing
 
 from dacergnn import datasets
 from dacergnn.bench.memory import peak_growth, resident, return_freed, settle
-from dacergnn.bench.process import serve
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.graph import HeteroGraph
@@ -24,7 +23,7 @@ from dacergnn.runtime.pool import POOL
 Answer = dict[str, Any]
 
 
-def answer(request: Answer) -> Answer:
+def measured(request: Answer) -> Answer:
     """Returns what a step takes: seconds, the largest peak of a process, and bytes that all receive, in all and at
     the least."""
     count: int = request["processes"]
@@ -90,7 +89,3 @@ def _measured(graph: HeteroGraph, request: Answer, count: int) -> Answer:
     layer.forget_calls()
     POOL.clear()
     return once()
-
-
-if __name__ == "__main__":
-    serve(answer)

@@ -1,4 +1,4 @@
-"""Runs as the process that measures the steps of a layer on a graph, with limits of memory or for its peak."""
+"""Measures the steps of a layer on a graph, with limits of memory or for its peak."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from dacergnn import datasets
 from dacergnn.bench.memory import peak_growth, resident, return_freed, settle
-from dacergnn.bench.process import serve
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.config import Config
 from dacergnn.errors import MemoryLimitError
@@ -24,17 +23,15 @@ from dacergnn.runtime.pool import POOL
 Step = Callable[[], list[Tensor]]
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the limits of a request lead to, by limit."""
-    torch.set_num_threads(request["threads"])
+def _data(request: dict[str, Any]) -> tuple[HeteroGraph, Tensor]:
     torch.manual_seed(0)
     graph = datasets.resolve(request["data"]).graph
-    x = torch.randn(graph.size("NS"), request["hidden"], requires_grad=True)
-    return _peak(request, graph, x) if request.get("peak") else _times(request, graph, x)
+    return graph, torch.randn(graph.size("NS"), request["hidden"], requires_grad=True)
 
 
-def _peak(request: dict[str, Any], graph: HeteroGraph, x: Tensor) -> dict[str, Any]:
-    (limit,) = request["limits"]
+def peak(request: dict[str, Any], limit: str) -> dict[str, Any]:
+    """Returns the peak of a step within a limit, "" for none, its estimate, and the number of ranges."""
+    graph, x = _data(request)
     layer, step = _made(request, graph, x, limit)
     return_freed()
     settle()
@@ -48,11 +45,12 @@ def _peak(request: dict[str, Any], graph: HeteroGraph, x: Tensor) -> dict[str, A
     division = None if call is None else largest_division(call[0], graph)
     assert division is not None, "the layer has run"
     ranges = 1 if division.ranges is None else len(division.ranges)
-    return {limit: {"peak": kept + growth, "estimate": division.need, "ranges": ranges}}
+    return {"peak": kept + growth, "estimate": division.need, "ranges": ranges}
 
 
-def _times(request: dict[str, Any], graph: HeteroGraph, x: Tensor) -> dict[str, Any]:
-    limits: list[str] = request["limits"]
+def times(request: dict[str, Any], limits: list[str]) -> dict[str, Any]:
+    """Returns the seconds of a step and its difference from the first limit's, by limit."""
+    graph, x = _data(request)
     steps = {limit: _made(request, graph, x, limit)[1] for limit in limits}
     first: dict[str, list[Tensor]] = {}
     answers: dict[str, Any] = {}
@@ -90,7 +88,3 @@ def _difference(found: list[Tensor], expected: list[Tensor]) -> float:
     """Returns the largest difference, relative to the largest value of its array."""
     pairs = zip(found, expected, strict=True)
     return max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs if b.numel())
-
-
-if __name__ == "__main__":
-    serve(answer)

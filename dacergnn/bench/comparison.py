@@ -9,18 +9,14 @@ from pathlib import Path
 from dacergnn.bench.environment import load, write_run
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.picture import COLOURS, new_figure
-from dacergnn.bench.process import ask
+from dacergnn.bench.runner import Limits, measure
 from dacergnn.bench.scatter import NOTE, Ratio, marked, scatters
+from dacergnn.bench.strategies import ORIGINAL, Strategies
 from dacergnn.bench.subject import Subject
-from dacergnn.bench.worker import ORIGINAL
 from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
-
-WORKER = "dacergnn.bench.worker"
-LIMIT_S = 600.0
-"""Seconds of a process for each candidate that it measures."""
 
 
 @dataclass(frozen=True)
@@ -112,33 +108,25 @@ def compare(
         strategies: Values of `Config.caching`.
         modes: "infer" for a forward without gradients, "train" for a forward and a backward.
         repeat: The most rounds of the measurement.
-        budget_s: Seconds for the rounds of a mode.
+        budget_s: Seconds for the rounds of one candidate.
         memory: Whether peaks of memory are measured, each in a process of its own.
         plan: A plan to compile by, as JSON; "" for none.
         progress: Called with a line that says what is being done.
 
     Raises:
-        DacergnnError: A strategy or a mode is unknown, or the model cannot be made.
+        DacergnnError: A strategy or a mode is unknown, or no candidate runs.
     """
     for mode in modes:
         if mode not in MODES:
             raise DacergnnError(f"mode={mode!r} is not one of {', '.join(MODES)}.")
     candidates = [ORIGINAL, *(Config(caching=strategy).caching for strategy in strategies)]
-    request: Row = {
-        "subject": asdict(subject), "candidates": candidates, "modes": list(modes), "threads": threads, "plan": plan,
-        "repeat": repeat, "budget_s": budget_s, "limit_bytes": 64 << 30, "device": subject.device,
-    }  # fmt: skip
+    limits = Limits(tuple(modes), threads, repeat, budget_s, device=subject.device)
     before = load()
-    progress(f"{subject}: times")
-    answer = ask(WORKER, request | {"what": "time"}, LIMIT_S * len(candidates))
-    if "error" in answer:
-        raise DacergnnError(f"{subject}: {answer['error']}")
-    rows: list[Row] = answer["results"]
-    for row in rows if memory else ():
-        if row["status"] == "ok":
-            progress(f"{subject}: memory of {row['candidate']}")
-            found = ask(WORKER, request | {"what": "memory", "candidates": [row["candidate"]]}, LIMIT_S)
-            row |= found if "peak_mb" in found else {"note": f"memory: {found['error']}"}
+    weighed = candidates if memory else ()
+    found = measure(Strategies(subject, plan), candidates, limits, weighed=weighed, progress=progress)
+    if all(row["status"] == "failed" for row in found.values()):
+        raise DacergnnError(f"{subject}: {found[ORIGINAL]['note']}")
+    rows: list[Row] = [{"candidate": name, **row} for name, row in found.items()]
     return Comparison(
         str(subject), rows, tuple(modes), {"subject": asdict(subject), "threads": threads, "plan": plan, "load": before}
     )

@@ -1,56 +1,68 @@
-"""Runs one measurement in its own process, limited in time and memory, so that a failure ends nothing else."""
+"""Calls a function in a process of its own, limited in time and memory, so that a failure ends nothing else."""
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 from typing import Any
+
+import torch
 
 from dacergnn.errors import MemoryLimitError
 
 OUT_OF_MEMORY = "out of memory"
 """Reason of a failure for want of memory."""
+_START = f"from {__name__} import serve; serve()"
 
 
-def ask(module: str, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-    """Returns the answer of ``python -m module``, or {"error": ...} with the reason why there is none.
+def ask(
+    function: str,
+    *arguments: Any,
+    limit_s: float,
+    threads: int,
+    limit_bytes: int,
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Returns what a function answers in a process of its own, or {"error": ...} with the reason why there is none.
 
     Args:
-        module: The name of a module that calls `serve`.
-        request: Values that JSON can hold; "threads" and "limit_bytes" are for the process itself. Where "device" is
-            not "cpu", there is no limit of bytes, since a device's memory is no memory of the process.
+        function: Its name after that of its module, as in "package.module.function".
+        arguments: What it is called with; pickled, as its answer is.
+        threads: Threads of torch and of OpenMP.
+        limit_bytes: Bytes that the process may take. Where the device is not "cpu", there is no such limit, since a
+            device's memory is no memory of the process.
     """
     environment = {
         **os.environ,
-        "OMP_NUM_THREADS": str(request["threads"]),
+        "OMP_NUM_THREADS": str(threads),
         "DGLBACKEND": "pytorch",
         "PYTHONWARNINGS": "ignore",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", module],
+        [sys.executable, "-c", _START],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment,
         start_new_session=True,
     )
+    limits = threads, limit_bytes if device == "cpu" else None
+    request = pickle.dumps(limits) + pickle.dumps((function, arguments))
     try:
-        out, _ = process.communicate(json.dumps(request).encode(), timeout=limit_s)
+        out, _ = process.communicate(request, timeout=limit_s)
     except subprocess.TimeoutExpired:
         _end_group(process)
         return {"error": f"not done after {limit_s:.0f} s"}
     except BaseException:
         _end_group(process)
         raise
-    if not out:
-        return {"error": f"the process ended with code {process.returncode}"}
-    return json.loads(out)
+    return pickle.loads(out) if out else {"error": f"the process ended with code {process.returncode}"}
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
@@ -59,19 +71,24 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answers the request on standard input by one line of JSON, within its memory limit, and ends the process."""
+def serve() -> None:
+    """Answers what is asked on standard input, within its limits, and ends the process."""
     reply = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not mix with the reply
-    request = json.load(sys.stdin)
-    if request.get("device", "cpu") == "cpu":
-        resource.setrlimit(resource.RLIMIT_DATA, (request["limit_bytes"], request["limit_bytes"]))
-    try:
-        response = answer(request)
-    except Exception as error:  # the library's failure is a result
-        response = {"error": reason(error)}
-    os.write(reply, json.dumps(response).encode())
+    threads, limit_bytes = pickle.load(sys.stdin.buffer)
+    if limit_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+    torch.set_num_threads(threads)
+    os.write(reply, pickle.dumps(_answer()))
     os._exit(0)  # saves the time of an orderly exit
+
+
+def _answer() -> dict[str, Any]:
+    try:
+        function, arguments = pickle.load(sys.stdin.buffer)
+        return resolve_name(function)(*arguments)
+    except Exception as error:  # the library's failure is a result
+        return {"error": reason(error)}
 
 
 def reason(error: Exception) -> str:

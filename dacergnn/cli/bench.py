@@ -30,7 +30,7 @@ from dacergnn.plan import Plan
 @device_option
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a mode.")
-@click.option("--budget", default=10.0, show_default=True, help="Seconds for the rounds of a mode.")
+@click.option("--budget", default=10.0, show_default=True, help="Seconds for the rounds of one candidate.")
 @click.option("--memory/--no-memory", default=True, help="Measure peaks of memory, each in a process of its own.")
 @click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Draw times and peaks of memory, as .png, .svg or .pdf.")  # fmt: skip

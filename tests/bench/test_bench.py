@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -10,15 +11,15 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
-from dacergnn.bench import Comparison, Subject, comparison, worker
+from dacergnn.bench import Comparison, Subject, comparison, process, runner
 from dacergnn.bench.calls import training_step
-from dacergnn.bench.process import reason
+from dacergnn.bench.strategies import ORIGINAL, Strategies
 from dacergnn.bench.subject import LAYERS
 from dacergnn.cli import main
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
 
-REQUEST: dict[str, Any] = {"threads": 1, "plan": "", "modes": ["infer", "train"], "repeat": 1, "budget_s": 0.1}
+LIMITS = runner.Limits(threads=1, repeat=1, budget_s=0.1)
 SMALL: dict[str, Any] = {"data": "am~0.0005", "features": 4}
 
 
@@ -27,27 +28,22 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers answer in this process."""
     pytest.importorskip("torch_geometric")
 
-    def ask(_: str, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        if request["what"] == "memory":
-            return {"peak_mb": 2.0}
-        try:
-            return worker.answer(request)
-        except Exception as error:
-            return {"error": reason(error)}
+    def ask(function: str, *arguments: Any, **_: Any) -> dict[str, Any]:
+        return {"peak_mb": 2.0} if function.endswith("peak") else resolve_name(function)(*arguments)
 
-    monkeypatch.setattr(comparison, "ask", ask)
+    monkeypatch.setattr(runner, "ask", ask)
 
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize("layer", LAYERS)
 def test_layers_by_name_are_right_in_all_strategies(layer: str) -> None:
     pytest.importorskip("torch_geometric")
-    subject = {"layer": layer, "heads": 2 if layer in ("gat", "rgat") else 1, **SMALL}
-    names = [worker.ORIGINAL, "cache_all", "recompute_all"]
-    rows = worker.answer(REQUEST | {"subject": subject, "candidates": names, "what": "time"})["results"]
-    assert [(row["candidate"], row["status"], row["note"]) for row in rows] == [(name, "ok", "") for name in names]
-    assert all(row["max_error"] < 1e-4 and row["train_ms"] > 0 and row["infer_ms"] > 0 for row in rows)
-    assert rows[2]["saved_mb"] <= rows[1]["saved_mb"]
+    subject = Subject(layer=layer, heads=2 if layer in ("gat", "rgat") else 1, **SMALL)
+    names = [ORIGINAL, "cache_all", "recompute_all"]
+    rows = runner.times(Strategies(subject), names, LIMITS)["rows"]
+    assert {name: (row["status"], row["note"]) for name, row in rows.items()} == dict.fromkeys(names, ("ok", ""))
+    assert all(row["max_error"] < 1e-4 and row["train_ms"] > 0 and row["infer_ms"] > 0 for row in rows.values())
+    assert rows["recompute_all"]["saved_mb"] <= rows["cache_all"]["saved_mb"]
 
 
 @pytest.mark.interpreted
@@ -114,19 +110,47 @@ def test_what_is_wrong_is_told() -> None:
         comparison.compare(Subject(), modes=("fast",))
 
 
-def test_a_result_that_differs_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def times(factor: float) -> Any:
-        layer = nn.Linear(2, 2)
-        nn.init.constant_(layer.weight, factor)
-        nn.init.zeros_(layer.bias)
-        return layer, (torch.ones(1, 2, requires_grad=True),)
+class Numbers(runner.Experiment[str]):
+    """Has candidates with an error each."""
 
-    monkeypatch.setattr(worker, "explain", lambda model: Any)
-    rows = worker._times(  # pyright: ignore[reportPrivateUsage]
-        lambda name: times(1.0 if name == worker.ORIGINAL else 1.1),
-        REQUEST | {"candidates": [worker.ORIGINAL, "cache_all"]},
-    )
-    assert [row["status"] for row in rows] == ["ok", "wrong"]
+    def __init__(self, **errors: float | str) -> None:
+        self.errors = errors
+
+    def original(self) -> str:
+        return "original"
+
+    def ready(self, candidate: str) -> runner.Ready:
+        def check() -> float | str:
+            if candidate == "fails":
+                raise MemoryError
+            return self.errors[candidate]
+
+        program = {"program": candidate.rstrip("0123456789")}
+        return runner.Ready({"train": lambda: None}, check, lambda: program)
+
+
+def test_one_rule_for_what_is_wrong_fails_or_is_the_same() -> None:
+    errors = {"original": 2e-3, "near": 3e-3, "near2": 1e-4, "far": 1e-2, "nan": float("nan"), "unknown": "too large"}
+    found = runner.times(Numbers(**errors), [*errors, "fails"], LIMITS)["rows"]
+    assert {name: row["status"] for name, row in found.items()} == {
+        **dict.fromkeys(("original", "near", "near2", "unknown"), "ok"), "far": "wrong", "nan": "wrong",
+        "fails": "out of memory",
+    }  # fmt: skip
+    assert found["near2"]["same_as"] == "near"
+    assert found["near2"]["train_ms"] == found["near"]["train_ms"]
+    assert found["far"]["note"] == "differs from the result in float64 by 1.0e-02, the original by 2.0e-03"
+    assert found["unknown"]["note"] == "too large"
+    assert "train_ms" not in found["far"]
+
+
+def test_a_function_is_called_in_a_process_of_its_own() -> None:
+    def asked(function: str, *arguments: Any, limit_s: float = 60.0) -> Any:
+        return process.ask(function, *arguments, limit_s=limit_s, threads=1, limit_bytes=8 << 30)
+
+    assert asked("builtins.dict", {("a", 1): {2}}) == {("a", 1): {2}}
+    assert asked("time.sleep", 9, limit_s=0.05) == {"error": "not done after 0 s"}
+    assert "no_such" in asked("dacergnn.no_such.function")["error"]
+    assert asked("os._exit", 3) == {"error": "the process ended with code 3"}
 
 
 def test_gradients_are_in_the_order_of_names() -> None:

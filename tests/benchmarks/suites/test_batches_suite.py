@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import runpy
 import time
@@ -43,11 +42,12 @@ def in_process(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> Iterator[l
     monkeypatch.setenv("DACERGNN_CACHE_DIR", CACHE)  # the sampler is built once for all tests
     asked: list[str] = []
 
-    def answer(module: str, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        assert module == runner.WORKER
-        asked.append(request["layer"])
+    def answer(function: str, layer: str, settings: BatchSettings, **_: Any) -> dict[str, Any]:
+        assert function == runner.WORKER
+        asked.append(layer)
+        torch.set_num_threads(settings.threads)
         try:
-            return worker.measure_request(json.loads(json.dumps(request)))
+            return worker.measured(layer, settings)
         except DacergnnError as error:
             return {"error": str(error)}
 
@@ -146,7 +146,7 @@ def test_losses_that_differ_are_an_error(in_process: list[str], monkeypatch: pyt
 
 
 def test_a_process_that_fails_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
-    monkeypatch.setattr(runner, "ask", lambda module, request, limit_s: {"error": f"not done after {limit_s:.0f} s"})
+    monkeypatch.setattr(runner, "ask", lambda *_, limit_s, **others: {"error": f"not done after {limit_s:.0f} s"})
     report = run(BatchSettings(("SAGEConv",), "aifb", (4, 8), (2,), threads=1))
     (row,) = report["rows"]
     loads = (row.pop("load_before"), row.pop("load_after"))

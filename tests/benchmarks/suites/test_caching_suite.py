@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -12,15 +14,19 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
-from benchmarks.caching import CachingSettings, candidates, load, run, runner, worker
+from benchmarks.caching import CachingSettings, candidates, load, run
 from benchmarks.caching.analysis import choices, groups
+from benchmarks.caching.experiment import TaskExperiment
 from benchmarks.caching.report import tables
 from benchmarks.caching.scheme import Scheme, parse
-from benchmarks.caching.task import Limits, Request, Task
+from benchmarks.caching.task import Limits, Task
 from benchmarks.commands import main
+from dacergnn.bench import runner
+from dacergnn.bench.runner import times
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 
+Asked = tuple[str, Task, Any]
 LIMITS = Limits(threads=torch.get_num_threads(), repeat=2, budget_s=0.1)
 TINY: dict[str, Any] = {
     "models": ("gcn",), "data": ("arxiv~0.0005",), "networks": ("layer",), "hidden": (8,), "gradients": ("with",),
@@ -29,17 +35,15 @@ TINY: dict[str, Any] = {
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def in_process(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """Workers answer in this process, and ours are the libraries' layers; lists what was asked."""
     pytest.importorskip("torch_geometric")
-    asked: list[Request] = []
+    asked: list[Asked] = []
 
-    def answer(module: str, values: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        request = Request.of_json(json.loads(json.dumps(values)))
-        assert module == runner.WORKER
-        assert request.as_json() == values
-        asked.append(request)
-        return {"peak_mb": 3.0} if request.what == "memory" else worker.measure_request(values)
+    def answer(function: str, *arguments: Any, **_: Any) -> dict[str, Any]:
+        experiment, candidates, *others = pickle.loads(pickle.dumps(arguments))
+        asked.append((function.rpartition(".")[2], experiment.task, candidates))
+        return {"peak_mb": 3.0} if function.endswith("peak") else times(experiment, candidates, *others)
 
     monkeypatch.setattr(runner, "ask", answer)
     monkeypatch.setattr(candidates, "optimize", lambda network, *_, **__: network)
@@ -98,7 +102,7 @@ def test_settings_that_cannot_be_met(options: dict[str, Any], message: str) -> N
 # --- runs
 
 
-def test_a_run_goes_on_where_it_stopped(in_process: list[Request], tmp_path: Path) -> None:
+def test_a_run_goes_on_where_it_stopped(in_process: list[Asked], tmp_path: Path) -> None:
     path = tmp_path / "out" / "results.jsonl"
     settings = CachingSettings(**TINY)
     rows = run(settings, path)
@@ -110,7 +114,7 @@ def test_a_run_goes_on_where_it_stopped(in_process: list[Request], tmp_path: Pat
         assert 0 < row["train_p20_ms"] <= row["train_ms"] <= row["train_p80_ms"]
         assert row["infer_samples"] >= 1
         assert row["predicted_forward_bytes"] == 0
-    assert [request.what for request in in_process] == ["time", "memory", "memory"]
+    assert [function for function, *_ in in_process] == ["times", "peak", "peak"]
     assert load(path) == rows
     header, *lines = path.read_text().splitlines()
     assert "environment" in json.loads(header)
@@ -128,10 +132,10 @@ def test_a_run_goes_on_where_it_stopped(in_process: list[Request], tmp_path: Pat
     assert len(in_process) == 6
     wider = CachingSettings(**TINY | {"hidden": (8, 16)})
     assert len(run(wider, path)) == 4
-    assert {request.task.hidden for request in in_process[6:]} == {16}
+    assert {task.hidden for _, task, _ in in_process[6:]} == {16}
 
 
-def test_what_was_left_out_is_measured(in_process: list[Request], tmp_path: Path) -> None:
+def test_what_was_left_out_is_measured(in_process: list[Asked], tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     fewer = CachingSettings(**TINY | {"memory": False, "limits": replace(LIMITS, modes=("train",))})
     assert not any("peak_mb" in row or "infer_ms" in row for row in run(fewer, path))
@@ -154,7 +158,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
 
 
 def test_what_fails_or_is_wrong_stops_nothing(
-    in_process: list[Request], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    in_process: list[Asked], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def optimize(network: nn.Module, graph: Any, *, config: Any, **_: Any) -> nn.Module:
         if config.caching == "papers":
@@ -174,18 +178,17 @@ def test_what_fails_or_is_wrong_stops_nothing(
     assert notes["papers"] == ("failed", "RuntimeError: no kernel")
     assert notes["auto"] == ("out of memory", "out of memory")
     assert notes["COO"][0] == notes["CSR"][0] == notes["EdgeIndex"][0] == "ok"
-    assert [r.candidates[0].name for r in in_process if r.what == "memory"] == ["cache_all", "COO", "CSR", "EdgeIndex"]
+    weighed = [candidate.name for function, _, candidate in in_process if function == "peak"]
+    assert weighed == ["cache_all", "COO", "CSR", "EdgeIndex"]
 
 
-def test_one_that_ends_the_process_leaves_the_others(
-    in_process: list[Request], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_ends_the_process_leaves_the_others(in_process: list[Asked], monkeypatch: pytest.MonkeyPatch) -> None:
     answer = runner.ask
 
-    def dying(module: str, values: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        if values["what"] == "time" and any(c["name"] == "recompute_all" for c in values["candidates"]):
+    def dying(function: str, *arguments: Any, **limits: Any) -> dict[str, Any]:
+        if function.endswith("times") and any(candidate.name == "recompute_all" for candidate in arguments[1]):
             return {"error": "the process ended with code -11"}
-        return answer(module, values, limit_s)
+        return answer(function, *arguments, **limits)
 
     monkeypatch.setattr(runner, "ask", dying)
     first, second = run(CachingSettings(**TINY))
@@ -194,13 +197,13 @@ def test_one_that_ends_the_process_leaves_the_others(
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat", "gatv2", "monet", "sage", "gin", "edgeconv"])
-def test_layers_of_the_libraries_agree(in_process: list[Request], model: str) -> None:
+def test_layers_of_the_libraries_agree(in_process: list[Asked], model: str) -> None:
     pytest.importorskip("dgl")
     data = "clouds~0.001" if model == "edgeconv" else "arxiv~0.0005"
-    request = Request(Task(model, data, "network", 8, 4, 2 if "gat" in model else 1), (), "time", LIMITS)
-    wanted = CachingSettings(against=("pyg", "dgl"), strategies=("cache_all",)).candidates(request.task)
-    answer = worker.measure_request(Request(request.task, wanted, "time", LIMITS).as_json())
-    errors = {c.name: result.get("max_error") for c, result in zip(wanted, answer["results"], strict=True)}
+    task = Task(model, data, "network", 8, 4, 2 if "gat" in model else 1)
+    wanted = CachingSettings(against=("pyg", "dgl"), strategies=("cache_all",)).candidates(task)
+    rows = times(TaskExperiment(task, LIMITS), wanted, LIMITS)["rows"]
+    errors = {candidate.name: row.get("max_error") for candidate, row in rows.items()}
     if model == "gcn":  # DGL counts the edges that leave a node, too
         assert errors.pop("eager") is not None
     assert all(error is None or error < 1e-4 for error in errors.values()), errors
@@ -210,13 +213,13 @@ def test_layers_of_the_libraries_agree(in_process: list[Request], model: str) ->
 @pytest.mark.interpreted
 def test_compiled_layers_are_measured_each_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
-    monkeypatch.setattr(worker.memory, "return_freed", lambda: None)  # for good, in this process
+    monkeypatch.setattr(runner.memory, "return_freed", lambda: None)  # for good, in this process
     weighed: list[str] = []
 
-    def answer(module: str, values: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        if values["what"] == "memory":
-            weighed.append(values["candidates"][0]["name"])
-        return worker.measure_request(values)
+    def answer(function: str, *arguments: Any, **_: Any) -> dict[str, Any]:
+        if function.endswith("peak"):
+            weighed.append(arguments[1].name)
+        return resolve_name(function)(*arguments)
 
     monkeypatch.setattr(runner, "ask", answer)
     strategies = ("cache_all", "recompute_all", "again=cache_all")
@@ -270,7 +273,7 @@ def test_tables_compare_with_the_fastest_and_the_leanest() -> None:
 # --- command
 
 
-def test_the_command_lists_measures_and_reports(in_process: list[Request], tmp_path: Path) -> None:
+def test_the_command_lists_measures_and_reports(in_process: list[Asked], tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     chosen = ["caching", "--models", "gcn", "--data", "arxiv~0.0005", "--networks", "layer", "--hidden", "8"]
     options = [*chosen, "--gradients", "with", "--repeat", "2", "--budget", "0.1", "--json", str(path)]

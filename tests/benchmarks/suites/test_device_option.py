@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,15 +13,17 @@ import torch
 from click.testing import CliRunner
 
 from benchmarks.caching import candidates, records, scheme
-from benchmarks.caching import worker as caching_worker
-from benchmarks.caching.task import CachingCandidate, Limits, Request, Task
+from benchmarks.caching.experiment import TaskExperiment
+from benchmarks.caching.task import CachingCandidate, Limits, Task
 from benchmarks.caching.workload import Workload
 from benchmarks.papers.command import papers
-from benchmarks.relational import case, plain_torch, runner, worker
+from benchmarks.relational import case, plain_torch, runner
 from benchmarks.relational.candidate import Candidate
 from benchmarks.relational.command import relational
 from benchmarks.relational.problem import Problem
+from benchmarks.relational.trial import Trial
 from dacergnn.bench import memory
+from dacergnn.bench import runner as measures
 from dacergnn.bench.measure import ON_DEVICE, ON_PROCESSOR
 from dacergnn.config import Rates
 
@@ -77,7 +78,7 @@ def test_the_relational_suite(data_folder: Path, moved: list[str], monkeypatch: 
     pytest.importorskip("torch_geometric")
     asked: list[str] = []
     monkeypatch.setattr(case.ours, "candidate", stand_in)
-    monkeypatch.setattr(case, "run_trial", lambda request, limit: asked.append(request.device) or {"peak_mb": 1.0})
+    monkeypatch.setattr(case, "weigh", lambda trial, *_: asked.append(trial.device) or {"peak_mb": 1.0})
     options = ["--data", "aifb", "--models", "rgcn", "--mode", "infer", "--against", "torch", "--no-compiled"]
     result = CliRunner().invoke(relational, [*options, "--budget", "0.01", "--repeat", "1", "--device", "cuda"])
     assert result.exit_code == 0, result.output
@@ -95,10 +96,11 @@ def test_a_worker_weighs_on_the_device(data_folder: Path, moved: list[str], monk
         weighed.append(device)
         return 5_000_000, "torch.cuda"
 
-    monkeypatch.setattr(worker.memory, "peak_growth", peak)
-    monkeypatch.setattr(worker.ours, "candidate", stand_in)
-    request = worker.Request("rgcn", "ours", "O2", "aifb", "train", "memory", hidden=8, device="cuda")
-    assert worker.measure_request(request) == {"peak_mb": 5.0, "method": "torch.cuda"}
+    monkeypatch.setattr(memory, "peak_growth", peak)
+    monkeypatch.setattr(memory, "return_freed", lambda: None)  # for good, in this process
+    monkeypatch.setattr(case.ours, "candidate", stand_in)
+    trial = Trial("rgcn", "aifb", "train", hidden=8, device="cuda")
+    assert measures.peak(trial, ("ours", "O2"), "train", "cuda") == {"peak_mb": 5.0}
     assert weighed == [torch.device("cuda")]
     assert moved == ["Problem to cuda"] * 2
 
@@ -124,18 +126,17 @@ def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) ->
     limits = Limits(("infer",), torch.get_num_threads(), repeat=1, budget_s=0.01, device="cuda", rates=RATES)
     ours = CachingCandidate("ours", "cache_all", scheme.parse("cache_all"))
     task = Task("gcn", "arxiv~0.0005", "layer", 8, 8)
-    times = json.loads(json.dumps(Request(task, (ours,), "time", limits).as_json()))
-    assert times["device"] == "cuda"
-    assert Request.of_json(times).limits == limits
     monkeypatch.setattr(candidates, "optimize", lambda net, *_, config, **__: used.append(config.rates) or net)
     monkeypatch.setattr(memory, "peak_growth", lambda call, device: weighed.append(device.type) or (1, ""))
-    (row,) = caching_worker.measure_request(times)["results"]
+    monkeypatch.setattr(memory, "return_freed", lambda: None)
+    monkeypatch.setattr(measures, "clock_of", lambda device: ON_PROCESSOR)  # where the stand-in for the device is
+    row = measures.times(TaskExperiment(task, limits), [ours], limits)["rows"][ours]
     assert row["status"] == "ok", row
     assert "infer_ms" in row
-    caching_worker.measure_request({**times, "what": "memory"})
+    measures.peak(TaskExperiment(task, limits), ours, "infer", "cuda")
     assert moved == ["Workload to cuda"] * 2
     assert set(used) == {RATES}
-    assert weighed == ["cpu"]  # where the stand-in for the device is
+    assert weighed == ["cuda"]
     key = records.key_of(records.settings_of(task, ours, limits))
     assert key != records.key_of(records.settings_of(task, ours, replace(limits, device="cpu")))
     old = records.settings_of(task, ours, replace(limits, device="cpu"))
@@ -144,12 +145,13 @@ def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_devices_have_a_clock_of_their_own(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert case.Case("rgcn", problem, case.BenchSettings(), str).clock is ON_PROCESSOR
+    here = case.Case("rgcn", "train", problem, case.BenchSettings(), str)
+    assert measures.Turns(here, (), "cpu").clock is ON_PROCESSOR
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1, 2))
-    there: Any = SimpleNamespace(x=SimpleNamespace(is_cuda=True, device=torch.device("cuda")))
+    there: Any = SimpleNamespace(name="", x=SimpleNamespace(is_cuda=True, device=torch.device("cuda")))
     monkeypatch.setattr(case, "make_parameters", lambda *_: {})
-    found = case.Case("rgcn", there, case.BenchSettings(), str)
-    assert found.clock is ON_DEVICE
+    found = case.Case("rgcn", "train", there, case.BenchSettings(), str)
+    assert measures.Turns(found, (), "cuda").clock is ON_DEVICE
     assert found.limit == 2
 
 

@@ -19,9 +19,8 @@ from benchmarks.relational.reference import compute_reference, max_error
 from benchmarks.relational.report import geometric_means
 from benchmarks.relational.runner import run
 from benchmarks.relational.settings import BenchSettings
-from benchmarks.relational.trial import Request, cached_trial, run_trial
-from benchmarks.relational.worker import tiny_problem
-from dacergnn.bench import process
+from benchmarks.relational.trial import Named, Trial, cached_times, tiny_problem
+from dacergnn.bench.runner import Limits, weigh
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
@@ -38,28 +37,27 @@ def stand_in(model: str, level: str = "O2", plan: str = "") -> Candidate:
 
 
 @pytest.fixture
-def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stands in for our layer and for worker processes; lists what was asked of them."""
-    asked: list[Request] = []
+    asked: list[str] = []
 
-    def answer(request: Request, limit_s: float) -> dict[str, Any]:
-        asked.append(request)
-        if request.what == "memory":
-            return {"peak_mb": 7.0 if request.library == "ours" else 8.0 + len(request.candidate)}
-        return (
-            {"error": f"not done after {limit_s:.0f} s"}
-            if "Hetero" in request.candidate
-            else {"ms": 1e6, "eager_ms": 1.0}
-        )
+    def weigh(trial: Trial, candidate: Named, limits: Limits, mode: str) -> dict[str, Any]:
+        asked.append("memory")
+        return {"peak_mb": 7.0 if candidate[0] == "ours" else 8.0 + len(candidate[1])}
+
+    def times(trial: Trial, candidate: Named, limits: Limits) -> dict[str, Any]:
+        asked.append("times")
+        late = {"error": f"not done after {limits.trial_limit_s:.0f} s"}
+        return late if "Hetero" in candidate[1] else {"ms": 1e6, "eager_ms": 1.0}
 
     monkeypatch.setattr(ours, "candidate", stand_in)
     monkeypatch.setattr(runner, "measure_rates", lambda rows, width, device: Rates(150e9, 25e9, 40e9, 5e8))
-    monkeypatch.setattr(case, "run_trial", answer)
-    monkeypatch.setattr(case, "cached_trial", answer)
+    monkeypatch.setattr(case, "weigh", weigh)
+    monkeypatch.setattr(case, "cached_times", times)
     return asked
 
 
-def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[Request]) -> None:
+def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     lines: list[str] = []
     report = run(
@@ -88,7 +86,7 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[R
     ratio = geometric_means(rows)["rgcn"]["train"]["ratio_torch"]
     assert ratio == pytest.approx(report.rows[1]["ratio_torch"])
     assert any("validating pyg RGCNConv" in line for line in lines)
-    assert {request.what for request in without_compiler} == {"memory", "time"}
+    assert set(without_compiler) == {"memory", "times"}
 
 
 def test_a_step_without_its_loss() -> None:
@@ -101,7 +99,7 @@ def test_a_step_without_its_loss() -> None:
         assert x.grad.tolist() == [5 + 2 * 2] * 3
 
 
-def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[Request]) -> None:
+def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     options: dict[str, Any] = {"models": ("rgcn",), "data": ("aifb",), "modes": ("infer",), "against": ("pyg", "torch")}
     (row,) = run(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3).rows
@@ -111,7 +109,7 @@ def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: lis
 
 
 def test_results_are_not_compared_with_what_takes_too_much_memory(
-    data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
+    data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(case, "reference_memory", lambda function, problem: 1 << 50)
     monkeypatch.setattr(case, "compute_reference", lambda *_: pytest.fail("it is computed all the same"))
@@ -122,7 +120,7 @@ def test_results_are_not_compared_with_what_takes_too_much_memory(
 
 
 def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
-    data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
+    data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def explode(*_: Any) -> Any:
         raise RuntimeError("no kernel")
@@ -156,37 +154,26 @@ def test_geometric_means_by_model_mode_and_level() -> None:
     assert means["hgt"]["train@other"]["ratio_library"] == pytest.approx(5.0)
 
 
-def test_worker_weighs_and_times_a_candidate(data_folder: Path) -> None:
-    request = Request("rgcn", "torch", "sources", "aifb", "train", "memory", hidden=16)
-    answer = run_trial(request, limit_s=60.0)
-    assert answer["method"] in ("VmHWM", "sampled")
-    assert 0.0 <= answer["peak_mb"] < 50.0
-    timed = cached_trial(replace(request, what="time"), limit_s=60.0)
+def test_processes_weigh_and_time_a_candidate(data_folder: Path) -> None:
+    trial, limits = Trial("rgcn", "aifb", "train", hidden=16), Limits(trial_limit_s=60.0)
+    assert 0.0 <= weigh(trial, ("torch", "sources"), limits)["peak_mb"] < 50.0
+    timed = cached_times(trial, ("torch", "sources"), limits)
     assert timed["ms"] > 0
     assert timed["eager_ms"] > 0
-    assert cached_trial(replace(request, what="time"), limit_s=60.0) == timed
+    assert cached_times(trial, ("torch", "sources"), limits) == timed
+    lost = weigh(replace(trial, data="no_such_graph"), ("torch", "sources"), limits)
+    assert lost["peak_mb"] is None
+    assert "no_such_graph" in lost["note"]
 
 
 def test_a_damaged_verdict_is_measured_again(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([{"ms": 1.0}, {"ms": 2.0}])
-    monkeypatch.setattr(trial, "run_trial", lambda request, limit_s: next(answers))
-    request = Request("rgcn", "torch", "sources", "aifb", "train", "time")
-    assert cached_trial(request, 1.0) == cached_trial(request, 1.0) == {"ms": 1.0}
+    monkeypatch.setattr(trial, "ask", lambda *_, **limits: next(answers))
+    request = Trial("rgcn", "aifb", "train"), ("torch", "sources"), Limits()
+    assert cached_times(*request) == cached_times(*request) == {"ms": 1.0}
     (stored,) = (data_folder / "cache").iterdir()
     stored.write_text("{")
-    assert cached_trial(request, 1.0) == {"ms": 2.0}
-
-
-def test_worker_is_ended_at_its_limit(data_folder: Path) -> None:
-    answer = run_trial(Request("rgcn", "torch", "sources", "aifb", "train", "time"), limit_s=0.05)
-    assert answer == {"error": "not done after 0 s"}
-
-
-def test_worker_reports_its_error(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = run_trial(Request("rgcn", "torch", "sources", "no_such_graph", "train", "time"), limit_s=60.0)
-    assert "no_such_graph" in answer["error"]
-    monkeypatch.setattr(process.sys, "executable", "/bin/true")
-    assert "ended with code 0" in run_trial(Request("rgcn", "torch", "x", "aifb", "train", "time"), 60.0)["error"]
+    assert cached_times(*request) == {"ms": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -204,7 +191,7 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
         BenchSettings(**options)
 
 
-def test_command_prints_tables_and_writes_json(data_folder: Path, without_compiler: list[Request]) -> None:
+def test_command_prints_tables_and_writes_json(data_folder: Path, without_compiler: list[str]) -> None:
     path = data_folder / "out.json"
     options = "--models rgat --data aifb --mode train --against torch --hidden 16 --repeat 3 --budget 1 --all"
     result = CliRunner().invoke(relational, [*options.split(), "--json", str(path)])
@@ -218,7 +205,7 @@ def test_command_prints_tables_and_writes_json(data_folder: Path, without_compil
     assert load(path)[1]["model"] == "rgat"
 
 
-def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: list[Request], tmp_path: Path) -> None:
+def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: list[str], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     options = "--models rgcn --data aifb --mode infer --against torch --repeat 3 --budget 1 --no-memory --hidden 8,16"
     result = CliRunner().invoke(relational, [*options.split(), "--json", str(path)])
@@ -233,7 +220,7 @@ def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: 
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_all_numbers_fit_eighty_columns(
-    data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch, wide: bool
+    data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch, wide: bool
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     options = [
@@ -267,7 +254,7 @@ def test_widths_are_positive_numbers(wrong: str) -> None:
 
 
 def test_command_fails_when_ours_fails(
-    data_folder: Path, without_compiler: list[Request], monkeypatch: pytest.MonkeyPatch
+    data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ours, "candidate", lambda *_: replace(stand_in("rgat"), model="rgcn"))
     options = "--models rgcn --data aifb --mode infer --against torch --hidden 16 --repeat 3 --no-memory"

@@ -1,0 +1,102 @@
+"""Makes the candidates of a task ready to be measured, and compares their results with PyG's in float64."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from benchmarks.caching import candidates, facts
+from benchmarks.caching.task import CachingCandidate, Limits, Task
+from benchmarks.caching.workload import Workload, load_workload
+from benchmarks.relational.candidate import Built, step_of
+from dacergnn.bench.calls import deviation
+from dacergnn.bench.runner import TOLERANCE, Experiment, Ready
+from dacergnn.json_lines import Row
+
+ROWS_PER_EDGE = 12
+"""Feature rows per edge that the reference has in memory at once."""
+
+
+class TaskExperiment(Experiment[CachingCandidate]):
+    """Compares the ways to compute a task."""
+
+    def __init__(self, task: Task, limits: Limits) -> None:
+        self.task, self.limits = task, limits
+
+    def __str__(self) -> str:
+        return str(self.task)
+
+    def original(self) -> CachingCandidate:
+        """Returns PyG's network."""
+        return CachingCandidate("pyg", "COO")
+
+    @cached_property
+    def workload(self) -> Workload:
+        """Returns the tensors of the task."""
+        return load_workload(self.task, self.limits.seed).on(self.limits.device)
+
+    @cached_property
+    def backward(self) -> Callable[[Tensor], None]:
+        """Returns a function that runs the backward from the task's gradient of the result, drawn at its first call."""
+        gradient: list[Tensor] = []
+
+        def run(out: Tensor) -> None:
+            if not gradient:
+                gradient.append(self.workload.cotangent(out))
+            out.backward(gradient[0])
+
+        return run
+
+    def like(self) -> TaskExperiment:
+        """Returns an experiment on a copy of the edges, with the same gradient of the result."""
+        workload, _ = self.workload, self.backward
+        other = copy.copy(self)
+        other.workload = replace(workload, edge_index=workload.edge_index.clone())
+        return other
+
+    def ready(self, candidate: CachingCandidate) -> Ready:
+        """Returns a network of one of the libraries, or ours."""
+        built = candidates.make(candidate, self.workload, self.limits.rates)
+
+        def known() -> Row:
+            row: Row = {"program": facts.program_of(built)}
+            if not candidate.compiled:
+                row["saved_bytes"] = facts.saved_bytes(built)
+            if candidate.scheme is not None:
+                config = replace(candidate.scheme.config, rates=self.limits.rates).on(self.limits.device)
+                row |= facts.predicted(built, config)
+            return row
+
+        steps = {mode: step_of(built, self.backward, mode) for mode in ("infer", "forward", "train")}
+        # Other libraries may compute another function of comparable cost, as DGL's GCN where edges have no reverse.
+        tolerance = TOLERANCE if candidate.library == "ours" else math.inf
+        return Ready(steps, lambda: self._error(candidate, built), known, tolerance)
+
+    def _error(self, candidate: CachingCandidate, built: Built) -> float | str:
+        """Returns the largest deviation of a result and its gradients, without DGL's parameters of other names."""
+        computed = self._results(built)
+        if self._exact is None:
+            return "not compared: the reference is too large"
+        names = ("", "input") if candidate.library == "dgl" else self._exact
+        return max(deviation(computed[name], self._exact[name]) for name in names if name in self._exact)
+
+    @cached_property
+    def _exact(self) -> dict[str, Tensor] | None:
+        """Returns result and gradients of PyG's network in float64; None where they take too much memory."""
+        task, workload = self.task, self.workload
+        width = max(task.hidden * task.heads * (3 if task.model == "monet" else 1), workload.x.shape[1])
+        if 8 * ROWS_PER_EDGE * width * workload.edge_index.shape[1] > self.limits.limit_bytes:
+            return None
+        return self._results(candidates.reference(workload))
+
+    def _results(self, built: Built) -> dict[str, Tensor]:
+        """Returns the result of a training step, and gradients by the names of parameters, zero where there is none."""
+        out = step_of(built, self.backward, "train")()
+        named = [*built.layer.named_parameters(), *(("input", x) for x in built.inputs)]
+        return {"": out.detach()} | {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named}
