@@ -1,6 +1,6 @@
-"""Prints tables that fit the terminal: words are folded, numbers stay whole.
+"""Prints tables that fit the terminal, or writes them as Markdown.
 
-Columns that do not fit follow below, or are left out.
+Words are folded, numbers stay whole. Columns that do not fit follow below, or are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def terminal_width() -> int:
 
 
 class Table:
-    """Holds rows of text below headings; ``print`` it, or take its `text`.
+    """Holds rows of text below headings; ``print`` it, or take its `text` or `markdown`.
 
     Args:
         title: The first line; may be empty.
@@ -33,11 +33,12 @@ class Table:
         keys: Number of first columns that name a row, and are repeated where a table continues below.
         words: Headings of columns that hold words; by default those of the keys. All others hold numbers.
         extra: Headings of columns that are left out where the table is too wide.
+        rows: The first rows.
     """
 
     def __init__(
         self, title: str, headings: Sequence[str], keys: int = 1, *, words: Iterable[str] = (),
-        extra: Collection[str] = (),
+        extra: Collection[str] = (), rows: Iterable[Sequence[str]] = (),
     ) -> None:  # fmt: skip
         self.title, self.headings, self.keys = title, list(headings), keys
         self.words = {*headings[:keys], *words}
@@ -45,6 +46,8 @@ class Table:
         self.rows: list[tuple[str, ...]] = []
         """Cells of each row; a row without any is a line between sections."""
         self.notes: list[str] = []
+        for row in rows:
+            self.add_row(*row)
 
     def add_row(self, *cells: str) -> None:
         """Adds a row; what it lacks at its end is empty."""
@@ -79,6 +82,12 @@ class Table:
 
     def __str__(self) -> str:
         return self.text()
+
+    def markdown(self) -> str:
+        """Returns the headings and rows in Markdown, with numbers to the right."""
+        marks = ("---" if heading in self.words else "---:" for heading in self.headings)
+        rows = [f"| {' | '.join(cells)} |" for cells in (self.headings, *filter(None, self.rows))]
+        return "\n".join([rows[0], f"|{'|'.join(marks)}|", *rows[1:]])
 
     def _cells(self, column: int) -> list[str]:
         return [row[column] for row in self.rows if row]

@@ -15,6 +15,7 @@ from pages import FOLDER, replaced
 from benchmarks.batches.runner import geometric_means, left_out, ratio_of
 from dacergnn.bench.scatter import NOTE, marked, scatters, with_left_out
 from dacergnn.json_lines import load
+from dacergnn.tables import Table
 
 PAGE = FOLDER / "results" / "batches.md"
 COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "encoding", "steps/s eager", "ours")
@@ -34,9 +35,7 @@ def figures(path: Path) -> str:
         f"On {settings['data']} with fan-outs {', '.join(map(str, settings['fanouts']))}, on {settings['threads']} of "
         f"the {machine['cores']} cores of a shared server ({machine['cpu']}), so that ratios count:",
         "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|---|" + "---:|" * (len(COLUMNS) - 1),
-        *map(_line, rows),
+        Table("", COLUMNS, rows=map(_cells, rows)).markdown(),
         "",
         f"The geometric mean of the ratios is {_mean(rows, 'ratio_wall')} by wall time and "
         f"{_mean(rows, 'ratio_processor')} by processor time.",
@@ -50,14 +49,14 @@ def _mean(rows: list[dict[str, Any]], name: str) -> str:
     return with_left_out(f"{means[name]:.2f}" if name in means else "-", left_out(rows).get(name, 0))
 
 
-def _line(row: dict[str, Any]) -> str:
+def _cells(row: dict[str, Any]) -> list[str]:
     eager, ours = row["eager"], row["ours"]
     cells = [row["layer"], f"{row['seeds']:,}", f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:,.1f}"]
     cells += [marked(f"{one['step_wall_ms']:,.1f}", scatters(one, "step_wall_ms")) for one in (eager, ours)]
     ratio = ratio_of(row, "ratio_wall")
     cells += ["-" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)]
     cells += [f"{100 * row['encode_share_wall']:.0f} %"]
-    return "| " + " | ".join([*cells, f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}"]) + " |"
+    return [*cells, f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}"]
 
 
 if __name__ == "__main__":

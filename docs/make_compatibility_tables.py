@@ -19,6 +19,8 @@ import pytest
 from compatibility_topics import TOPICS
 from pages import FOLDER, give
 
+from dacergnn.tables import Table
+
 ROOT = FOLDER.parent
 TESTS = ROOT / "tests" / "compatibility"
 
@@ -81,8 +83,7 @@ def collect() -> Collected:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("|" + "".join(f" {cell} |" for cell in line).replace(" --- ", "---") for line in lines)
+    return Table("", head, len(head), rows=rows).markdown()
 
 
 def page() -> str:

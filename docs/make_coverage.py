@@ -37,6 +37,7 @@ from dacergnn.modules.compiled_parts import compiled_parts
 from dacergnn.modules.core import Core
 from dacergnn.modules.graph_forward import compiled_forwards
 from dacergnn.modules.layer_core import LayerCore
+from dacergnn.tables import Table
 
 TOLERANCES = {torch.float32: 2e-4, torch.float64: 1e-9}
 
@@ -191,18 +192,18 @@ def short(reason: str) -> str:
 
 def model_table() -> str:
     torch.manual_seed(0)
-    rows = ["| model | of | runs | `inference` | `export` |", "|---|---|---|---|---|"]
+    table = Table("", ("model", "of", "runs", "`inference`", "`export`"), 5)
     for name, model in models().items():
         found = of_model(model)
         sys.stdout.write(f"{name}: {'; '.join(found)}\n")
         sys.stdout.flush()
-        rows.append(f"| {name} | `{model.place}` | {' | '.join(found)} |")
-    return "\n".join(rows)
+        table.add_row(name, f"`{model.place}`", *found)
+    return table.markdown()
 
 
 def table(findings: list[Finding]) -> str:
-    rows = [f"| `{f.name}` | {'compiled' if f.compiled else 'original'} | {f.reason} |" for f in findings]
-    return "\n".join(["| layer | runs | how, or why not |", "|---|---|---|", *rows])
+    rows = [(f"`{f.name}`", "compiled" if f.compiled else "original", f.reason) for f in findings]
+    return Table("", ("layer", "runs", "how, or why not"), 3, rows=rows).markdown()
 
 
 HEAD = """# Coverage

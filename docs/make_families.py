@@ -23,6 +23,7 @@ from dacergnn.bench.environment import environment, load
 from dacergnn.bench.process import ask
 from dacergnn.bench.scatter import LIMIT, marked, scatters
 from dacergnn.cli.options import present
+from dacergnn.tables import Table
 
 README, RECORDS, PICTURE = FOLDER.parent / "README.md", FOLDER / "families.json", "docs/images/families.png"
 WORKER = "families_worker.measure_request"
@@ -71,7 +72,7 @@ def table(report: Record) -> str:
     """Returns the table with the picture, and what was measured on what."""
     machine, rows = report["environment"], report["rows"]
     cells = [[row["family"], *(cell(row, measure) for measure in MEASURES)] for row in rows]
-    lines = [["layers", *MEASURES.values()], ["---"] * (1 + len(MEASURES)), *cells]
+    headings = ("layers", *MEASURES.values())
     edges = {row["data"]: row["edges"] for row in rows}
     counts = Counter(row["data"] for row in rows)
     graphs = "; ".join(f"{data}, {count} rows, {edges[data]:,} edges" for data, count in counts.items())
@@ -83,7 +84,7 @@ def table(report: Record) -> str:
         graphs=graphs, more="".join(more), commits=commits,
     )  # fmt: skip
     picture = f"![Training steps of a model by family of layers, on a logarithmic scale]({PICTURE})"
-    return "\n".join([picture, "", *(f"| {' | '.join(line)} |" for line in lines), "", fill(note, 120)])
+    return "\n".join([picture, "", Table("", headings, len(headings), rows=cells).markdown(), "", fill(note, 120)])
 
 
 def draw(report: Record) -> None:

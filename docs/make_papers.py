@@ -19,6 +19,7 @@ from benchmarks.papers.facts import paper_facts
 from benchmarks.papers.papers import PAPERS, artefacts
 from benchmarks.papers.report import shown, stem
 from dacergnn.sdfg_passes.transformations import TRANSFORMATIONS
+from dacergnn.tables import Table
 
 INTRODUCTION = """# The papers' figures and tables, measured here
 
@@ -48,11 +49,9 @@ as JSON, with the machine, the versions and the seed.
 """
 
 
-def table(columns: list[str], rows: list[list[Any]], labels: int) -> list[str]:
-    """Returns the lines of a table, whose first columns are text."""
-    marks = ["---" if n < labels else "---:" for n in range(len(columns))]
-    lines = [columns, marks, *([shown(cell) for cell in row] for row in rows)]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+def table(columns: list[str], rows: list[list[Any]], labels: int) -> str:
+    """Returns a table whose first columns are text."""
+    return Table("", columns, labels, rows=[[*map(shown, row)] for row in rows]).markdown()
 
 
 def stored(paper: str, name: str) -> dict[str, Any] | None:
@@ -93,12 +92,12 @@ def section(paper: str, name: str) -> list[str]:
     if found is None:
         return []
     title = f"{name.capitalize()}: {found['title']}"
-    lines = [f"### {title}", "", *table(found["columns"], found["rows"], found["labels"]), ""]
+    lines = [f"### {title}", "", table(found["columns"], found["rows"], found["labels"]), ""]
     lines += [" ".join(found["notes"]), ""] if found["notes"] else []
     comparable = [fact for fact in found["facts"] if fact["here"] is not None or not fact["key"]]
     if comparable:
         rows = [[fact["what"], fact["place"], fact["value"], fact["here"]] for fact in comparable]
-        lines += [*table(["number", "place", "paper", "here"], rows, 2), ""]
+        lines += [table(["number", "place", "paper", "here"], rows, 2), ""]
     others = len(found["facts"]) - len(comparable)
     lines += [f"{others} more numbers of the paper are of cases that were not measured here.", ""] if others else []
     picture = FOLDER / "papers" / f"{stem(paper, name)}.png"
@@ -108,7 +107,7 @@ def section(paper: str, name: str) -> list[str]:
 
 def main() -> None:
     claims = table(["paper", "claim", "paper's", "here", "holds"], [claim_row(claim) for claim in CLAIMS], 5)
-    lines = [INTRODUCTION, *claims, "", gains_of_passes(), "", MEASURING]
+    lines = [INTRODUCTION, claims, "", gains_of_passes(), "", MEASURING]
     for paper in PAPERS:
         facts = paper_facts(paper)
         parts = [line for name in artefacts(paper) for line in section(paper, name)]

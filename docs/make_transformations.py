@@ -18,6 +18,7 @@ from pages import FOLDER, give, replaced
 from dacergnn import parse
 from dacergnn.modules import RGAT
 from dacergnn.sdfg_passes.transformations import TRANSFORMATIONS, ProgramTransformation
+from dacergnn.tables import Table
 
 ANSWERS = (
     "LinearOperatorReordering$0(sizes=dict(E=48810, U=24299, V=24299))",
@@ -34,8 +35,8 @@ def properties(kind: type[ProgramTransformation]) -> list[str]:
 
 
 def table() -> str:
-    rows = [f"| `{kind.__name__}` | {', '.join(properties(kind)) or '-'} |" for kind in TRANSFORMATIONS.values()]
-    return "\n".join(["| apply in this order | properties |", "|---|---|", *rows]) + "\n"
+    rows = [(f"`{kind.__name__}`", ", ".join(properties(kind)) or "-") for kind in TRANSFORMATIONS.values()]
+    return Table("", ("apply in this order", "properties"), 2, rows=rows).markdown() + "\n"
 
 
 def menu() -> str:

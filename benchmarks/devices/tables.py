@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from benchmarks.devices.report import PEERS, Line, Summary, kind_of, merged, ms_of, width_of
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
+from dacergnn.tables import Table
 
 LARGE = 1_000_000
 """Least number of edges of a graph in means of the bound's share: smaller graphs do not fill a device."""
@@ -27,19 +28,20 @@ def markdown(lines: Iterable[Line]) -> str:
     machine = next((line for line in reversed(lines) if "environment" in line), None)
     cases = [Summary(line) for line in merged(lines)]
     memory = None if machine is None else machine.get("memory_bytes")
-    parts = [[] if machine is None else _machine(machine), _times(cases), _memory(cases, memory), _means(cases)]
-    text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    tables = (_times(cases), _memory(cases, memory), _means(cases))
+    parts = [*([] if machine is None else [_machine(machine)]), *(table.markdown() for table in tables)]
+    text = "\n\n".join(parts) + "\n"
     return f"{text}\n\\{NOTE}.\n" if any(scatters(c) for case in cases for c in case.candidates) else text
 
 
-def _machine(line: Line) -> list[str]:
+def _machine(line: Line) -> str:
     """Returns the device, versions, rates, absent peers and command of a run."""
     facts = line["environment"] | {name: f"{value:.4g}" for name, value in line["rates"].items()}
     told = [*(f"- {name}: {value}" for name, value in facts.items()), *(f"- {text}" for text in line.get("absent", ()))]
-    return [*told, "", f"    {line['command']}"]
+    return "\n".join([*told, "", f"    {line['command']}"])
 
 
-def _times(cases: list[Summary]) -> list[str]:
+def _times(cases: list[Summary]) -> Table:
     """Returns the milliseconds of ours, and of the fastest peer of each kind with its name."""
     head = ("O2", "replayed", "hector", "PyG", "PyG compiled", "DGL", "plain torch", "_grouped_mm",
             "ratio", "replayed", "bound", "share")  # fmt: skip
@@ -57,10 +59,10 @@ def _times(cases: list[Summary]) -> list[str]:
             _ratio(case.share),
         ]
 
-    return _table((*_CASE, *head), [[*_case(case), *cells(case)] for case in cases], len(_CASE))
+    return Table("", (*_CASE, *head), len(_CASE), rows=[[*_case(case), *cells(case)] for case in cases])
 
 
-def _memory(cases: list[Summary], device: float | None) -> list[str]:
+def _memory(cases: list[Summary], device: float | None) -> Table:
     """Returns peaks in MB beyond graph and features, and what fits with these in 24 GB and on the device."""
     head = ("graph MB", "O2 MB", "hector MB", "leanest peer", "MB", "O2 in 24 GB", "peers in 24 GB", "O2 here",
             "peers here")  # fmt: skip
@@ -83,7 +85,7 @@ def _memory(cases: list[Summary], device: float | None) -> list[str]:
             *fit(device),
         ]
 
-    return _table((*_CASE, *head), [[*_case(case), *cells(case)] for case in cases], len(_CASE))
+    return Table("", (*_CASE, *head), len(_CASE), rows=[[*_case(case), *cells(case)] for case in cases])
 
 
 def fits(candidate: Line | None, resident: float | None, limit: float | None) -> bool | None:
@@ -98,7 +100,7 @@ def fits(candidate: Line | None, resident: float | None, limit: float | None) ->
     return resident + 1e6 * candidate["peak_mb"] <= limit
 
 
-def _means(cases: list[Summary]) -> list[str]:
+def _means(cases: list[Summary]) -> Table:
     """Returns rows of geometric means, with the smallest values; means of shares are over large graphs alone."""
     head = ("model", "mode", "precision", "features", "graphs", "peer / O2", "replayed", "library / O2",
             "Hector's own (4.2)", "hector / O2", "bound / O2, large graphs")  # fmt: skip
@@ -121,7 +123,7 @@ def _means(cases: list[Summary]) -> list[str]:
                 _mean(large, lambda case: case.share),
             ]
         )
-    return _table(head, rows, 4)
+    return Table("", head, 4, rows=rows)
 
 
 def _over_hector(case: Summary) -> Ratio | None:
@@ -151,13 +153,3 @@ def _ratio(ratio: Ratio | None) -> str:
 
 def _number(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:.{digits}g}"
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]], left: int) -> list[str]:
-    """Returns a table whose first columns are aligned to the left, the others to the right."""
-    head = list(head)
-    return [_row(head), _row("---" if i < left else "---:" for i in range(len(head))), *map(_row, rows)]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -24,10 +24,12 @@ from benchmarks.relational.settings import MODELS
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names
 from dacergnn.graph import HeteroGraph
+from dacergnn.tables import Table
 
 WORST = 10
 """Operators in the table of the worst."""
-HEAD = "| | case | operator | kernels | limit | lost ms | measured ms | forecast ms | bound ms |"
+WORDS = ("", "case", "operator", "kernels", "limit")
+HEAD = (*WORDS, "lost ms", "measured ms", "forecast ms", "bound ms")
 
 
 @click.command()
@@ -88,21 +90,21 @@ def markdown(lines: list[Line]) -> str:
     """Returns the tables of all cases, and that of the worst operators."""
     latest = {key_of(line): line for line in lines}
     parts = [f"## {case(line)}\n\n```\n{line['text'] or line['note']}\n```\n" for line in latest.values()]
-    return "\n".join([*parts, f"## The worst {WORST} operators\n", *worst([*latest.values()]), ""])
+    return "\n".join([*parts, f"## The worst {WORST} operators\n", worst([*latest.values()]).markdown(), ""])
 
 
-def worst(lines: list[Line]) -> list[str]:
+def worst(lines: list[Line]) -> Table:
     """Returns a table of the operators of all cases that take the most time above their bounds."""
     found = [(case(line), one) for line in lines for one in operators(line["profile"])]
     found.sort(key=lambda entry: entry[1]["bound_ms"] - entry[1]["measured_ms"])
-    rows = [HEAD, "|---|---|---|---|---|--:|--:|--:|--:|"]
+    table = Table("", HEAD, words=WORDS)
     for place, (name, one) in enumerate(found[:WORST], 1):
         kernels = ", ".join(dict.fromkeys(kernel["name"] for kernel in one["kernels"]))
         limits = ", ".join(dict.fromkeys(kernel["limit"] for kernel in one["kernels"]))
         times = (one["measured_ms"] - one["bound_ms"], one["measured_ms"], one["ms"], one["bound_ms"])
-        columns = (name, f"{', '.join(one['results'])} ({one['role']})", kernels, limits, *map(ms, times))
-        rows.append(f"| {place} | {' | '.join(columns)} |")
-    return rows
+        results = f"{', '.join(one['results'])} ({one['role']})"
+        table.add_row(str(place), name, results, kernels, limits, *map(ms, times))
+    return table
 
 
 def operators(profile: Line) -> list[Line]:

@@ -20,6 +20,7 @@ from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import Context, SelectAdjacency
+from dacergnn.tables import Table
 
 PROGRAMS = {
     "gather": """
@@ -109,21 +110,21 @@ def typed(rows: int, types: int, features: int, repeat: int) -> None:
         click.echo(f"{name:32s} {rate.value:8.1f} GFLOP/s {rate.over(peer):>7s} x")
 
 
-def untyped(shape: str, repeat: int) -> None:
-    """Prints a line with the rates of a product and of the gradient of its weight, and their ratios to torch.mm's."""
+def untyped(shape: str, repeat: int) -> list[str]:
+    """Returns the shape, the rates of a product and of the gradient of its weight, and their ratios to torch.mm's."""
     n, k, m = map(int, shape.split("x"))
     graph = HeteroGraph.from_arrays(torch.zeros(2, 0, dtype=torch.long), None, num_nodes=n)
     x, weight, z = torch.randn(n, k), torch.randn(k, m), torch.randn(n, m)
     product, gradient = torch.empty(n, m), torch.empty(k, m)
-    line = f"| {n:,} x {k:,} x {m} |"
+    cells = [f"{n:,} x {k:,} x {m}"]
     for text, inputs, peer in (
         (PRODUCT, [x, weight[None]], lambda: torch.mm(x, weight, out=product)),
         (GRADIENT, [x, z], lambda: torch.mm(x.T, z, out=gradient)),
     ):
         calls = {"torch": peer, "ours": compiled(text.format(k=k, m=m), graph, inputs)}
         found = rates(calls, 2.0 * n * k * m, repeat)
-        line += f" {found['torch'].value:.0f} | {found['ours'].value:.0f} | {found['ours'].over(found['torch'])} |"
-    click.echo(line)
+        cells += [f"{found[name].value:.0f}" for name in ("torch", "ours")] + [found["ours"].over(found["torch"])]
+    return cells
 
 
 @click.command()
@@ -141,7 +142,5 @@ def main(rows: int, types: int, features: int, one_weight: bool, shapes: str, th
     if not one_weight:
         typed(rows, types, features, repeat)
         return
-    click.echo("| shape | torch.mm | product | ratio | torch.mm | gradient | ratio |")
-    click.echo("|---|---:|---:|---:|---:|---:|---:|")
-    for shape in shapes.split(","):
-        untyped(shape, repeat)
+    headings = ("shape", "torch.mm", "product", "ratio", "torch.mm", "gradient", "ratio")
+    click.echo(Table("", headings, rows=(untyped(shape, repeat) for shape in shapes.split(","))).markdown())

@@ -46,6 +46,18 @@ def test_the_width_is_the_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal_width() == 40
 
 
+def test_a_table_in_markdown() -> None:
+    table = Table("not shown", ("name", "ms", "note"), words=("note",), rows=[("a", "1.0", "here")])
+    table.add_section()
+    table.add_row("b")
+    assert table.markdown().splitlines() == [
+        "| name | ms | note |",
+        "|---|---:|---|",
+        "| a | 1.0 | here |",
+        "| b |  |  |",
+    ]
+
+
 def test_a_progress_bar_folds_words_and_keeps_numbers() -> None:
     file = StringIO()
     with progress_bar(Console(file=file, width=60, force_terminal=True, no_color=True)) as bar:

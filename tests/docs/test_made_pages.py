@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from benchmarks.relational.problem import make_problem
-from benchmarks.relational.worker import tiny_problem
+from benchmarks.relational.trial import tiny_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
