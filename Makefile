@@ -8,7 +8,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 .PHONY: demo test check coverage lint docs supported bench wheels clean
 
 demo: $(STAMP)
-	$(BIN)/python -m dacergnn.demo
+	$(BIN)/python -m examples.demo
 
 # All that a change of the code can break.
 test: lint

@@ -23,8 +23,8 @@ from rich.text import Text
 
 import dacergnn
 from dacergnn.cli.named_layers import compiled_layer
-from dacergnn.demo.command import compare
 from dacergnn.profiling.result import WIDTH
+from examples.demo.__main__ import compare
 
 IMAGES = Path(__file__).resolve().parent / "images"
 
@@ -46,7 +46,7 @@ def profile(console: Console) -> None:
 
 
 SCREENS: dict[str, tuple[Callable[[Console], None], str, int]] = {
-    "demo": (demo, "dacergnn demo", 80),
+    "demo": (demo, "make demo", 80),
     "profile": (profile, "dacergnn profile --model rgcn --data aifb", WIDTH),
 }
 """Maps names to what fills a screen, its title, and its columns."""

@@ -15,10 +15,6 @@ Table = dict[str, tuple[str, str]]
 COMMANDS: Table = {
     "bench": ("dacergnn.cli.bench:bench", "Compare a model as it is with the same model compiled: times and memory."),
     "cache": ("dacergnn.cli.cache:cache", "Show or empty the cache of builds."),
-    "demo": (
-        "dacergnn.demo.command:demo",
-        "Train a node classifier with PyG's layers and with compiled ones.",
-    ),
     "env": ("dacergnn.cli.env:env", "Show versions, compiler, processor and measured rates."),
     "explain": ("dacergnn.cli.explain:explain", "Show what becomes of a layer on a graph."),
     "export": ("dacergnn.cli.export:export", "Export a model as one C library without Python and torch."),

@@ -29,7 +29,7 @@ PUBLIC = (
     "profiling",
     "sampler",
 )
-INTERNAL = {"cli", "demo", "frontends", "graph", "library_nodes", "native", "program", "runtime"}
+INTERNAL = {"cli", "frontends", "graph", "library_nodes", "native", "program", "runtime"}
 INTERNAL |= {"report", "sdfg_passes", "tuning", "viewer"}
 
 

@@ -106,7 +106,7 @@ def test_quickstarts_run_from_the_wheel(installed: Path, tmp_path: Path) -> None
     present = "import importlib.util as i; print([n for n in ('torch_geometric', 'dgl', 'pytest') if i.find_spec(n)])"
     assert done(installed, "-c", present) == "[]\n"
     assert "explain" in done(installed, "-m", "dacergnn", "--help")
-    assert "pip install 'dacergnn[pyg]'" in run(installed, "-m", "dacergnn", "demo").stderr
+    assert "pip install 'dacergnn[pyg]'" in run(installed, "-m", "dacergnn", "bench").stderr
     run_blocks(installed, "quickstart_torch.md", tmp_path)
     done(installed, "-m", "pip", "install", "--quiet", "torch_geometric")
     run_blocks(installed, "quickstart.md", tmp_path)

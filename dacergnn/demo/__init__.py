@@ -1,1 +1,0 @@
-"""Trains a node classifier of two RGAT layers with PyG's layers and with compiled ones, side by side."""
