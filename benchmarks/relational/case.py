@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -15,10 +16,8 @@ from benchmarks.relational.reference import UNCOMPARED, Reference, compute_refer
 from benchmarks.relational.settings import BenchSettings
 from benchmarks.relational.trial import Trial, cached_times
 from dacergnn.bench.measure import HOPELESS, Timing
-from dacergnn.bench.runner import Experiment, Limits, Ready, Turns, weigh
+from dacergnn.bench.runner import Experiment, Limits, Ready, Step, Turns, weigh
 
-LAYER = "layer"
-"""The mode of a training step of ours without its loss."""
 TRIAL_BYTES = 12 << 30
 """Bytes that the process of one candidate may take."""
 Progress = Callable[[str], None]
@@ -31,9 +30,11 @@ class Case(Experiment[Candidate]):
         self.model, self.mode, self.problem, self.settings, self.progress = model, mode, problem, settings, progress
         self.shared = make_parameters(model, problem, settings.seed)
         self.references: dict[str, Reference] = {}
+        self.alone: dict[Candidate, Step] = {}
+        """Training steps of ours without their loss, which take turns, too."""
         self.trial = Trial(model, problem.name, mode, settings.hidden, settings.seed, settings.plan, settings.device)
         self.limits = Limits(
-            (mode, *[LAYER] * (mode == "train")), settings.threads, settings.repeat, settings.budget_s,
+            (mode,), settings.threads, settings.repeat, settings.budget_s,
             settings.trial_limit_s, TRIAL_BYTES, settings.device,
         )  # fmt: skip
         self.limit = torch.cuda.mem_get_info()[1] if problem.x.is_cuda else settings.memory_limit
@@ -53,8 +54,9 @@ class Case(Experiment[Candidate]):
         turns.time(settings.repeat, settings.budget_s)
         for entry in entries:
             entry.timing = turns.timings[self.mode].get(entry.candidate, entry.timing)
-            entry.layer = turns.timings.get(LAYER, {}).get(entry.candidate, entry.layer)
+            entry.layer = turns.timings[self.mode].get(_alone(entry.candidate), entry.layer)
         turns.steps.clear()
+        self.alone.clear()
         if settings.memory:
             self._weigh(entries)
         return entries
@@ -75,8 +77,9 @@ class Case(Experiment[Candidate]):
                 return UNCOMPARED
             return max_error(self._reference(function), built, self.problem, out, train) if function else ""
 
-        alone = {LAYER: make_layer_step(built, built.forward())} if train and candidate.library == "ours" else {}
-        return Ready({self.mode: step, **alone}, check)
+        if train and candidate.library == "ours":
+            self.alone[candidate] = make_layer_step(built, built.forward())
+        return Ready({self.mode: step}, check)
 
     def _prepare(self, candidate: Candidate, turns: Turns[Candidate]) -> Entry:
         """Validates a candidate, which takes turns unless it is a peer that is too slow."""
@@ -93,6 +96,9 @@ class Case(Experiment[Candidate]):
         if slow and candidate.library != "ours":
             turns.steps[self.mode].pop(candidate)
             entry.note = "too slow to repeat"
+        if candidate in self.alone and candidate in turns.steps[self.mode]:
+            self.alone[candidate]()
+            turns.steps[self.mode][_alone(candidate)] = self.alone[candidate]
         return entry
 
     def _reference(self, function: str) -> Reference:
@@ -130,3 +136,7 @@ class Case(Experiment[Candidate]):
             self.progress(f"measuring the memory of {entry.label}")
             found = weigh(self.trial, entry.candidate.named, self.limits, self.mode)
             entry.peak_mb, entry.note = found["peak_mb"], found.get("note", entry.note)
+
+
+def _alone(candidate: Candidate) -> Candidate:
+    return replace(candidate, name=f"{candidate.name}, without its loss")
