@@ -67,8 +67,8 @@ def train(runs: tuple[Run, Run], epochs: int, console: Console) -> None:
 
 def peak_in_process(name: str) -> float:
     """Returns the peak of a training in MB, measured in a process of its own."""
-    limits = {"threads": torch.get_num_threads(), "limit_bytes": 64 << 30}
-    answer = ask("examples.demo.training.peak", name, limit_s=600.0, **limits)
+    threads = torch.get_num_threads()
+    answer = ask("examples.demo.training.peak", name, limit_s=600.0, threads=threads, limit_bytes=64 << 30)
     if "error" in answer:
         raise click.ClickException(f"peak memory of {name}: {answer['error']}")
     return answer["peak_mb"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ class Classifier(nn.Module):
     def __init__(self, num_nodes: int, num_classes: int, num_relations: int) -> None:
         super().__init__()
         self.embedding = nn.Parameter(0.1 * torch.randn(num_nodes, HIDDEN))
-        options = {"heads": HEADS, "attention_mechanism": "within-relation"}
+        options: dict[str, Any] = {"heads": HEADS, "attention_mechanism": "within-relation"}
         self.conv1 = RGATConv(HIDDEN, HIDDEN // HEADS, num_relations, **options)
         self.conv2 = RGATConv(HIDDEN, HIDDEN // HEADS, num_relations, **options)
         self.classes = nn.Linear(HIDDEN, num_classes)
