@@ -9,7 +9,6 @@ python docs/make_families.py --no-measure  # writes README.md and the picture fr
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from datetime import UTC, datetime
 from textwrap import fill
@@ -19,17 +18,33 @@ import click
 from matplotlib.figure import Figure
 from pages import FOLDER, replaced
 
-from dacergnn.bench.environment import environment, load
-from dacergnn.bench.process import ask
+from dacergnn.bench.environment import commit, environment, load
+from dacergnn.bench.runner import Limits, measure, weigh
 from dacergnn.bench.scatter import LIMIT, marked, scatters
 from dacergnn.cli.options import present
 from dacergnn.tables import Table
 
 README, RECORDS, PICTURE = FOLDER.parent / "README.md", FOLDER / "families.json", "docs/images/families.png"
-WORKER = "families_worker.measure_request"
 Record = dict[str, Any]
+SIZE = 64
+FAMILIES = {
+    "RGCN": ("RGCN", "aifb"),
+    "RGCN, 30 bases": ("RGCN(bases)", "aifb"),
+    "RGAT": ("RGAT", "aifb"),
+    "HGT": ("HGT", "aifb"),
+    "HeteroConv of SAGE": ("HeteroConv(SAGE)", "aifb"),
+    "GAT, 4 heads": ("GAT", "pubmed"),
+    "GCN": ("GCN", "pubmed"),
+    "SAGE": ("SAGE", "pubmed"),
+    "GIN": ("GIN", "pubmed"),
+    "a layer of your own": ("own", "pubmed"),
+}
+"""Rows of the table: networks of the suite of networks, and the graph of each; that of relational ones has 104
+relations."""
+COMPILED = ("RGAT", "GAT, 4 heads", "GCN", "SAGE", "GIN", "a layer of your own")
+"""Rows for which torch.compile ends in time; it unrolls loops over relations."""
 MEASURES = {"layer": "one layer", "step": "a step", "batch": "a step on a batch", "memory": "memory of a step"}
-ALONE = ("original", "ours")
+ALONE = ("PyG", "ours")
 GAIN = 1.1
 """Smaller factors are no gain."""
 NOTE = """Each cell has what dacergnn takes, and how many times as much PyG's layer and the fastest of these take: DGL's
@@ -62,7 +77,7 @@ def cell(row: Record, measure: str) -> str:
     peer = best_peer(row, "step" if measure == "memory" else measure)
     ours = row[measure]["ours"][key]
     shown = marked(f"{ours:,.0f}" if ours >= 99.5 else f"{ours:.3g}", scatters(row[measure]["ours"]))
-    named = {"PyG": "original", peer.partition(" ")[0]: peer}
+    named = {"PyG": "PyG", peer.partition(" ")[0]: peer}
     values = {label: row[measure].get(name, {}).get(key) for label, name in named.items()}
     factors = [f"{label} {factor(value, ours, worse)}" for label, value in values.items() if value is not None]
     return f"{shown} {unit}: {', '.join(factors)}"
@@ -93,7 +108,7 @@ def draw(report: Record) -> None:
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     for number, (label, colour) in enumerate({"dacergnn": "#0072B2", "best peer": "#999999", "PyG": "#E69F00"}.items()):
-        names = [("ours", best_peer(row, "step"), "original")[number] for row in rows]
+        names = [("ours", best_peer(row, "step"), "PyG")[number] for row in rows]
         times = [row["step"].get(name, {}).get("ms", 0) for row, name in zip(rows, names, strict=True)]
         axes.bar([place + 0.27 * (number - 1) for place in range(len(rows))], times, 0.25, color=colour, label=label)
     axes.set_xticks(range(len(rows)), [row["family"].replace(" ", "\n", 1) for row in rows], fontsize=8)
@@ -104,25 +119,29 @@ def draw(report: Record) -> None:
     figure.savefig(FOLDER.parent / PICTURE, dpi=130)
 
 
-def measured(title: str, graph: str, quick: bool, threads: int) -> Record:
-    """Returns the row of a family: times of all candidates, and peaks of the original, of the best peer and of ours."""
+def measured(title: str, quick: bool, threads: int) -> Record:
+    """Returns the row of a family: times of all candidates, and peaks of PyG's layers, of the best peer and of ours."""
+    from benchmarks.networks.training import OneLayer, Training
+
+    network, graph = FAMILIES[title]
     data = f"{graph}~0.05" if quick else present(graph)
-    limits = {"repeat": 3, "budget_s": 0.3, "warm_up": 2} if quick else {"repeat": 20, "budget_s": 4.0, "warm_up": 5}
-    request = {"family": title, "data": data, "compiled": not quick}
-
-    def answer(more: Record, limit_s: float) -> Record:
-        return ask(WORKER, request | more, limit_s=limit_s, threads=threads, limit_bytes=16 << 30)
-
-    before = load()
-    row = {"family": title, "data": data, **answer(limits, 900)}
-    if "error" in row:
-        raise click.ClickException(f"{title}: {row['error']}")
+    limits = Limits(("train",), threads, *((3, 0.3) if quick else (20, 4.0)), limit_bytes=16 << 30)
+    whole, batches = Training(network, data=data), Training(network, data=data, batches=True)
+    names = [name for name in whole.names() if name != "compiled" or (title in COMPILED and not quick)]
+    alike = Training(network, data=data, batches=True)
+    row: Record = {"family": title, "data": data, "edges": alike.problem.num_edges, "load_before": load()}
+    row["batch_edges"] = next(alike.stream())[0].problem().num_edges
+    for key, case in {"layer": OneLayer(network, data=data), "step": whole, "batch": batches}.items():
+        # A network that keeps its normalization cannot go from batch to batch.
+        chosen = [name for name in names if not (key == "batch" and name.startswith("cached"))]
+        found = measure(case, chosen, limits)
+        row[key] = {name: {field.removeprefix("train_"): value for field, value in one.items()}
+                    for name, one in found.items()}  # fmt: skip
     named = dict.fromkeys(name for name in (*ALONE, best_peer(row, "step")) if name)
-    memory = {name: answer({"candidate": name}, 300) for name in named}
-    row |= {"memory": memory, "load_before": before, "load_after": load()}
-    for measure in MEASURES:
-        if "error" in row[measure]["ours"]:
-            raise click.ClickException(f"{title}, {measure}: {row[measure]['ours']['error']}")
+    row |= {"memory": {name: weigh(whole, name, limits) for name in named}, "load_after": load()}
+    for key in ("layer", "step", "batch"):
+        if row[key]["ours"]["status"] != "ok":
+            raise click.ClickException(f"{title}, {key}: {row[key]['ours']['note']}")
     return row
 
 
@@ -134,10 +153,6 @@ def measured(title: str, graph: str, quick: bool, threads: int) -> Record:
 def main(measure: bool, quick: bool, only: tuple[str, ...], threads: int) -> None:
     """Measure layers by family, and write README's table of them."""
     if measure:
-        from families import FAMILIES, SIZE
-
-        head = ["git", "-C", str(FOLDER), "rev-parse", "--short", "HEAD"]
-        commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
         known = {row["family"]: row for row in json.loads(RECORDS.read_text())["rows"]} if only else {}
         rows: list[Record] = []
         report = {
@@ -146,12 +161,12 @@ def main(measure: bool, quick: bool, only: tuple[str, ...], threads: int) -> Non
             "date": datetime.now(UTC).isoformat(timespec="seconds"), "threads": threads,
             "environment": environment(), "rows": rows,
         }  # fmt: skip
-        for family in FAMILIES:
-            if only and family.title not in only:
-                rows.append(known[family.title])
+        for title in FAMILIES:
+            if only and title not in only:
+                rows.append(known[title])
                 continue
-            click.echo(family.title)
-            rows.append({"commit": commit, **measured(family.title, family.data, quick, threads)})
+            click.echo(title)
+            rows.append({"commit": commit(), **measured(title, quick, threads)})
         RECORDS.write_text(json.dumps(report, indent=1) + "\n")
     report = json.loads(RECORDS.read_text())
     README.write_text(replaced(README.read_text(), "families", table(report)))

@@ -158,8 +158,17 @@ class Clock:
     take_turn: Callable[[Callable[[], Any], Timing], None]
 
 
-ON_PROCESSOR = Clock(time_call, partial(_take_turn, timed=time_call))
-OF_PROCESSOR = Clock(time_of_processor, partial(_take_turn, timed=time_of_processor))
+def turns_by(timed: Callable[[Callable[[], Any]], float]) -> Clock:
+    """Returns the clock that times one call after the other, until a turn is filled.
+
+    Args:
+        timed: Returns the seconds of a call.
+    """
+    return Clock(timed, partial(_take_turn, timed=timed))
+
+
+ON_PROCESSOR = turns_by(time_call)
+OF_PROCESSOR = turns_by(time_of_processor)
 """Measures what all threads of this process spend, whatever else the machine does."""
 ON_DEVICE = Clock(time_on_device, _take_turn_on_device)
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from dacergnn.bench import memory
-from dacergnn.bench.measure import MODES, Timing, clock_of, interleave
+from dacergnn.bench.measure import MODES, Clock, Timing, clock_of, interleave
 from dacergnn.bench.process import OUT_OF_MEMORY, ask, reason
 from dacergnn.errors import MemoryLimitError
 from dacergnn.json_lines import Row
@@ -74,6 +74,10 @@ class Experiment(ABC, Generic[C]):
         """Returns an experiment of the same code, on a graph that no candidate of this one has seen."""
         return self
 
+    def clock(self, device: str) -> Clock:
+        """Returns the clock that times steps on a device."""
+        return clock_of(torch.device(device))
+
 
 class Turns(Generic[C]):
     """Holds candidates that are validated one after the other, to be timed in turns.
@@ -85,7 +89,7 @@ class Turns(Generic[C]):
     """
 
     def __init__(self, experiment: Experiment[C], modes: Sequence[str], device: str) -> None:
-        self.experiment, self.clock = experiment, clock_of(torch.device(device))
+        self.experiment, self.clock = experiment, experiment.clock(device)
         self.rows: dict[C, Row] = {}
         self.steps: dict[str, dict[C, Step]] = {mode: {} for mode in modes}
         self.timings: dict[str, dict[C, Timing]] = {mode: {} for mode in modes}

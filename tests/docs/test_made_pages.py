@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-
-from benchmarks.relational.problem import make_problem
-from benchmarks.relational.trial import tiny_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -71,24 +67,6 @@ def test_the_table_of_the_readme_is_what_was_measured(families: Any) -> None:
 )
 def test_no_gain_is_said_in_words(theirs: float, text: str, families: Any) -> None:
     assert families.factor(theirs, 10.0) == text
-
-
-@pytest.mark.parametrize("family", range(10))
-def test_peers_compute_what_the_original_layers_do(family: int, families: Any) -> None:
-    worker = importlib.import_module("families_worker")
-    tiny, chosen = tiny_problem(worker.SIZE), worker.FAMILIES[family]
-    ends = torch.cat([tiny.src, tiny.dst]), torch.cat([tiny.dst, tiny.src])
-    types = torch.cat([tiny.etype, tiny.etype + tiny.num_etypes])
-    problem = make_problem("tiny", *ends, types, list(tiny.ntype_sizes), 2 * tiny.num_etypes)
-    graph, labels = worker.whole(chosen, problem, 0)
-    torch.manual_seed(0)
-    network = worker.Network([chosen.make(problem)], "t0")
-    made = worker.candidates(chosen, network, compiled=False)
-    expected = worker.results(made.pop("original")(), graph, labels, layer=False)
-    del made["ours"]  # which other tests compare
-    errors = {name: worker.differs(worker.results(make(), graph, labels, layer=False), expected)
-              for name, make in made.items()}  # fmt: skip
-    assert max(errors.values()) < worker.TOLERANCE, errors
 
 
 def test_coverage_lists_the_layers_of_both_libraries() -> None:

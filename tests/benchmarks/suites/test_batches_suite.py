@@ -100,8 +100,8 @@ def test_a_run_on_the_command_line(
         assert 0 < row["encode_share_wall"] < 1
         assert ours["steps_per_s"] == pytest.approx(1e3 / (row["sample_wall_ms"] + ours["step_wall_ms"]))
     monkeypatch.syspath_prepend(ROOT / "docs")
-    make = runpy.run_path(str(ROOT / "docs" / "make_batches.py"))
-    figures = make["figures"](path)
+    make = runpy.run_path(str(ROOT / "docs" / "make_results.py"))
+    figures = make["figures"]("batches", path)
     page = make["replaced"]((ROOT / "docs" / "results" / "batches.md").read_text(), "figures", figures)
     assert figures.count("| SAGEConv |") == figures.count("| HeteroConv(SAGEConv) |") == 2
     assert page.count(figures) == 1

@@ -1,8 +1,8 @@
-"""Lists the families of layers in README's table: a layer of each, and peers that compute the same function.
+"""Lists the layers that networks are made of, each with peers that compute the same function.
 
 Peers take the parameters of a layer of PyG, and graphs in the form of their library; what a layer computes from that is
-part of its time. DGL's layer for HGT computes another function, and PyG's EdgeIndex and FastRGCNConv do not make these
-layers faster on these graphs.
+part of its time. DGL's layer for HGT computes another function, its GATv2 has no bias of the result, and PyG's
+EdgeIndex and FastRGCNConv do not make these layers faster on these graphs.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ class Graph:
             etype = self.edges[1] if len(self.edges) > 1 else torch.zeros_like(edges[0])
             order = etype.argsort(stable=True)
             relations = ((0, 0),) * self.num_relations
-            return Problem("", *edges[:, order], etype[order], (len(x),), relations, x, etype)
+            src, dst = edges[:, order]
+            return Problem("", src, dst, etype[order], (len(x),), relations, x, etype)
         sizes, types = tuple(map(len, x.values())), {name: place for place, name in enumerate(x)}
         first = torch.tensor((0, *sizes)).cumsum(0)
         relations = tuple((types[s], types[d]) for s, _, d in edges)
         pairs = [pair + first[list(ends)][:, None] for pair, ends in zip(edges.values(), relations, strict=True)]
         etype = torch.arange(len(pairs)).repeat_interleave(torch.tensor([pair.shape[1] for pair in pairs]))
-        return Problem("", *torch.cat(pairs, 1), etype, sizes, relations, torch.cat(list(x.values())), etype)
+        src, dst = torch.cat(pairs, 1)
+        return Problem("", src, dst, etype, sizes, relations, torch.cat(list(x.values())), etype)
 
 
 def as_original(graph: Graph) -> tuple[Any, ...]:
@@ -66,20 +68,19 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Family:
-    """Describes a row of the table.
+class Kind:
+    """Describes a kind of layer.
 
     Args:
         form: The name of a layer in the suite of sampled batches that takes graphs in the same form.
-        compiled: Whether torch.compile ends in time; it unrolls loops over relations.
+        make: Makes a layer of PyG for a graph.
+        to_hetero: Whether a network of such layers is made for one type, and divided by types as a whole.
     """
 
-    title: str
     form: str
     make: Callable[[Problem], nn.Module]
-    peers: tuple[Peer, ...]
-    data: str = "aifb"
-    compiled: bool = False
+    peers: tuple[Peer, ...] = ()
+    to_hetero: bool = False
 
 
 class Plain(nn.Module):
@@ -183,7 +184,7 @@ class Swapped(nn.Module):
 def dgl_relational(conv: Any) -> nn.Module:
     from dgl.nn import pytorch as dgl
 
-    bases = {"regularizer": "basis", "num_bases": conv.num_bases} if conv.num_bases else {}
+    bases: dict[str, Any] = {"regularizer": "basis", "num_bases": conv.num_bases} if conv.num_bases else {}
     layer = dgl.RelGraphConv(SIZE, SIZE, conv.num_relations, **bases)
     state = {"linear_r.W": conv.weight, "loop_weight": conv.root, "h_bias": conv.bias}
     layer.load_state_dict(state | ({"linear_r.coeff": conv.comp} if bases else {}))
@@ -236,7 +237,7 @@ class Gated(pyg.MessagePassing):
         h = self.lin(x)
         return h + self.propagate(edge_index, h=h)
 
-    def message(self, h_i: Tensor, h_j: Tensor) -> Tensor:
+    def message(self, h_i: Tensor, h_j: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return torch.sigmoid(self.gate(torch.cat([h_i, h_j], dim=-1))) * h_j
 
 
@@ -245,38 +246,59 @@ def keys_of(problem: Problem) -> list[tuple[str, str, str]]:
 
 
 def rgcn(bases: int | None, problem: Problem) -> nn.Module:
-    return pyg.RGCNConv(SIZE, SIZE, problem.num_etypes, num_bases=bases)
+    fewer = bases and min(bases, max(problem.num_etypes // 2, 1))
+    return pyg.RGCNConv(SIZE, SIZE, problem.num_etypes, num_bases=fewer)
 
 
 def rgat(problem: Problem) -> nn.Module:
     return pyg.RGATConv(SIZE, SIZE, problem.num_etypes)
 
 
+def types_of(problem: Problem) -> tuple[list[str], list[tuple[str, str, str]]]:
+    return [f"t{place}" for place in range(problem.num_ntypes)], keys_of(problem)
+
+
 def hgt(problem: Problem) -> nn.Module:
-    return pyg.HGTConv(SIZE, SIZE, ([f"t{place}" for place in range(problem.num_ntypes)], keys_of(problem)))
+    return pyg.HGTConv(SIZE, SIZE, types_of(problem))
 
 
-def hetero(problem: Problem) -> nn.Module:
-    return pyg.HeteroConv({key: pyg.SAGEConv(SIZE, SIZE) for key in keys_of(problem)})
+def sage() -> pyg.MessagePassing:
+    return pyg.SAGEConv((SIZE, SIZE), SIZE)
 
 
-def homogeneous(title: str, make: Callable[[], nn.Module], *peers: Peer) -> Family:
-    return Family(title, "SAGEConv", lambda problem: make(), peers, data="pubmed", compiled=True)
+def gatv2() -> pyg.MessagePassing:
+    return pyg.GATv2Conv(SIZE, SIZE // HEADS, HEADS, add_self_loops=False)
 
 
-# DGL normalizes sources by their out-degrees, which is the same where edges go both ways, as in the whole graph.
+def hetero(make: Callable[[], pyg.MessagePassing], problem: Problem) -> nn.Module:
+    return pyg.HeteroConv({key: make() for key in keys_of(problem)})
+
+
+def plain_layer(make: Callable[[], nn.Module], *peers: Peer) -> Kind:
+    return Kind("SAGEConv", lambda problem: make(), peers)
+
+
+def with_heads(layer: Any) -> Callable[[], nn.Module]:
+    return lambda: layer(SIZE, SIZE // HEADS, HEADS)
+
+
+# DGL normalizes sources by their out-degrees, which is the same where edges go both ways, as in whole graphs here.
 GCN_PEERS = (dgl_peer("gcn", loops=True), Peer("cached", cached), plain(plain_gcn, prepare=pattern))
 RGCN_PEERS = (*both("rgcn"), Peer("DGL", dgl_relational, dgl_relational_arguments))
-FAMILIES = (
-    Family("RGCN", "RGCNConv", partial(rgcn, None), RGCN_PEERS),
-    Family("RGCN, 30 bases", "RGCNConv", partial(rgcn, BASES), RGCN_PEERS),
-    Family("RGAT", "RGATConv", rgat, both("rgat"), compiled=True),
-    Family("HGT", "HGTConv", hgt, both("hgt", hgt_parameters)),
-    Family("HeteroConv of SAGE", "HGTConv", hetero, (plain(plain_hetero, hetero_parameters),)),
-    homogeneous("GAT, 4 heads", lambda: pyg.GATConv(SIZE, SIZE // HEADS, HEADS), dgl_peer("gat", loops=True)),
-    homogeneous("GCN", lambda: pyg.GCNConv(SIZE, SIZE), *GCN_PEERS),
-    homogeneous("SAGE", lambda: pyg.SAGEConv(SIZE, SIZE), dgl_peer("sage")),
-    homogeneous("GIN", lambda: pyg.GINConv(nn.Linear(SIZE, SIZE)), dgl_peer("gin")),
-    homogeneous("a layer of your own", Gated, plain(plain_gated, prepare=pattern)),
-)
-"""The rows of the table; relational layers run on a graph with 104 relations, the others on one with a single one."""
+KINDS = {
+    "GCN": plain_layer(lambda: pyg.GCNConv(SIZE, SIZE), *GCN_PEERS),
+    "SAGE": plain_layer(lambda: pyg.SAGEConv(SIZE, SIZE), dgl_peer("sage")),
+    "GIN": plain_layer(lambda: pyg.GINConv(nn.Linear(SIZE, SIZE)), dgl_peer("gin")),
+    "GAT": plain_layer(with_heads(pyg.GATConv), dgl_peer("gat", loops=True)),
+    "GATv2": plain_layer(with_heads(pyg.GATv2Conv)),
+    "Transformer": plain_layer(with_heads(pyg.TransformerConv)),
+    "RGCN": Kind("RGCNConv", partial(rgcn, None), RGCN_PEERS),
+    "RGCN(bases)": Kind("RGCNConv", partial(rgcn, BASES), RGCN_PEERS),
+    "RGAT": Kind("RGATConv", rgat, both("rgat")),
+    "HGT": Kind("HGTConv", hgt, both("hgt", hgt_parameters)),
+    "HeteroConv(SAGE)": Kind("HGTConv", partial(hetero, sage), (plain(plain_hetero, hetero_parameters),)),
+    "HeteroConv(GATv2)": Kind("HGTConv", partial(hetero, gatv2)),
+    "to_hetero(SAGE)": Kind("HGTConv", lambda problem: sage(), to_hetero=True),
+    "own": plain_layer(Gated, plain(plain_gated, prepare=pattern)),
+}
+"""Kinds of layers by name; "own" is one that a user writes."""

@@ -1,0 +1,1 @@
+"""Measures whole training steps of whole networks: `python -m benchmarks networks`."""

@@ -1,0 +1,96 @@
+"""Defines the command `python -m benchmarks networks`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from benchmarks.networks.tables import means, table
+from benchmarks.relational.peers import library_module
+from benchmarks.relational.settings import check
+from dacergnn.bench.environment import load, write_run
+from dacergnn.bench.runner import Limits, measure
+from dacergnn.cli.bars import progress_bar, teller
+from dacergnn.cli.options import device_option, names, numbers, present
+from dacergnn.json_lines import Row
+
+if TYPE_CHECKING:
+    from benchmarks.networks.training import Training
+
+EDGES = (250, 3_000, 40_000)
+QUICK = ("GCN", "HeteroConv(SAGE)")
+PEERS = {"dgl": "DGL", "plain": "plain", "compile": "compiled"}
+"""Values of --peers, and how the names of such candidates begin."""
+
+
+@click.command()
+@click.option("--networks", default="", callback=names, help="Comma-separated; by default all.")
+@click.option("--edges", default="", callback=numbers, help="Edges of random graphs, of which each step has a new one; "
+              f"by default {','.join(map(str, EDGES))}, and none with --graph.")  # fmt: skip
+@click.option("--graph", "graphs", default="", callback=names, help="Whole graphs, which all steps are on.")
+@click.option("--peers", default="", callback=names,
+              help=f"Beside PyG's layers, where they compute the same: {', '.join(PEERS)}.")  # fmt: skip
+@click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds.")
+@click.option("--budget", default=4.0, show_default=True, help="Seconds for the rounds of one candidate.")
+@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@click.option("--memory/--no-memory", default=None, help="Measure peak memory, each in a process of its own.")
+@click.option("--quick", is_flag=True, help="Two networks on the smallest graphs, for less than a second each.")
+@device_option
+@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Append the results to this file, as JSON lines.")  # fmt: skip
+def networks(
+    networks: tuple[str, ...], edges: tuple[int, ...], graphs: tuple[str, ...], peers: tuple[str, ...], repeat: int,
+    budget: float, threads: int, memory: bool | None, quick: bool, device: str, path: Path | None,
+) -> None:  # fmt: skip
+    """Measure training steps of whole networks: as PyG has them, compiled, and of peers.
+
+    Three layers, 64 features wide, each with a norm, ReLU, dropout and a residual; a linear head, cross entropy, and
+    Adam. Losses of the first steps are compared; then steps run in turns in one process, and times are medians.
+    """
+    library_module("pyg")
+    from benchmarks.networks.layers import KINDS
+    from benchmarks.networks.training import Training
+
+    check("networks", networks or QUICK, tuple(KINDS))
+    check("peers", peers or tuple(PEERS), tuple(PEERS))
+    chosen = networks or (QUICK if quick else tuple(KINDS))
+    sizes = edges or (() if graphs else EDGES[:1] if quick else EDGES)
+    limits = Limits(("train",), threads, *((3, 0.3) if quick else (repeat, budget)), device=device)
+    cases = [Training(name, size, device=device) for size, name in product(sizes, chosen)]
+    cases += [Training(name, data=data, device=device) for data, name in product(map(present, graphs), chosen)]
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    rows: list[Row] = []
+    with progress_bar(console) as bar:
+        task = bar.add_task("starting", total=len(cases))
+        for case in cases:
+            rows += measured(case, peers, limits, not quick if memory is None else memory, teller(bar, console))
+            bar.advance(task)
+    click.echo(f"{table(rows)}\n\n{means(rows)}")
+    if path is not None:
+        write_run(path, rows, threads=threads)
+        console.print(f"Results written to {path}")
+    wrong = [row for row in rows if row["candidate"] == "ours" and row["status"] != "ok"]
+    for row in wrong:
+        console.print(f"[red]{row['network']}: {row['status']} {row['note']}")
+    if wrong:
+        sys.exit(1)
+
+
+def measured(case: Training, peers: Collection[str], limits: Limits, memory: bool, tell: Callable[[str], None]
+             ) -> list[Row]:  # fmt: skip
+    """Returns a row for PyG's layers, for ours, and for each of the peers that compute the same."""
+    from benchmarks.networks.network import ORIGINAL, OURS
+
+    kinds = {ORIGINAL, OURS, *(PEERS[name] for name in peers)}
+    wanted = [name for name in case.names() if name.partition(" ")[0] in kinds]
+    before = load()
+    found = measure(case, wanted, limits, weighed=wanted if memory else (), progress=tell)
+    about = {"network": case.network, "edges": case.edges, "data": case.data}
+    return [{**about, "candidate": name, **row, "load_before": before, "load_after": load()}
+            for name, row in found.items()]  # fmt: skip

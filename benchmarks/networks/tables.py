@@ -1,0 +1,65 @@
+"""Makes tables of the rows of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
+from dacergnn.json_lines import Row
+from dacergnn.tables import Table
+
+TIME = "train_ms"
+
+
+def graph_of(row: Row) -> str:
+    """Returns the name of a row's graph, or the number of edges of its random graphs."""
+    return row["data"] or f"{row['edges']:,} edges"
+
+
+def table(rows: list[Row]) -> Table:
+    """Returns times and peaks of memory, and how many times as much as ours they are."""
+    headings = ("network", "graph", "candidate", "step ms", "p20", "p80", "/ ours", "peak MB", "/ ours", "difference")
+    shown = Table("Training steps of whole networks", headings, keys=3)
+    for row in rows:
+        names, own = (row["network"], graph_of(row), row["candidate"]), _own(rows, row)
+        if row["status"] != "ok":
+            shown.add_row(*names, row["status"])
+            shown.add_note(f"{', '.join(names)}: {row['note']}")
+            continue
+        times = (
+            marked(f"{row[TIME]:.3g}", scatters(row, TIME)),
+            f"{row['train_p20_ms']:.3g}",
+            f"{row['train_p80_ms']:.3g}",
+        )
+        peak = row.get("peak_mb")
+        sizes = "" if peak is None else f"{peak:.4g}", _ratio(Ratio.of(row, own, "peak_mb"))
+        shown.add_row(*names, *times, _ratio(Ratio.of(row, own, TIME)), *sizes, f"{row['max_error']:.0e}")
+        if scatters(row, TIME):
+            shown.add_note(NOTE)
+    return shown
+
+
+def means(rows: list[Row]) -> Table:
+    """Returns the geometric means over networks of times over ours, and the smallest ones."""
+    shown = Table(
+        "Geometric means over networks (smallest) of times over ours", ("graph", "candidate", "/ ours"), keys=2
+    )
+    groups: dict[tuple[str, str], list[Ratio | None]] = {}
+    for row in rows:
+        if row["candidate"] != "ours":
+            key = graph_of(row), row["candidate"].partition(" ")[0]
+            groups.setdefault(key, []).append(Ratio.of(row, _own(rows, row), TIME))
+    for key, ratios in groups.items():
+        shown.add_row(*key, Steady.of(ratios).text())
+    return shown
+
+
+def _own(rows: Iterable[Row], row: Row) -> Row:
+    """Returns the row of ours beside a row."""
+    names = ("network", "edges", "data")
+    same = (own for own in rows if own["candidate"] == "ours" and all(own[name] == row[name] for name in names))
+    return next(same, {})
+
+
+def _ratio(ratio: Ratio | None) -> str:
+    return "" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)

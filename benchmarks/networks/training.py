@@ -1,0 +1,207 @@
+"""Compares ways to train a network, or to run one of its layers, on the same graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import repeat
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks.batches.loading import most_reached
+from benchmarks.networks.graphs import Stream, ever_new, random_problem, sampled, whole
+from benchmarks.networks.layers import KINDS, SIZE, Graph, Kind
+from benchmarks.networks.network import COMPILED, ORIGINAL, Made, candidates, make_network
+from benchmarks.relational.candidate import Built, leaf, make_layer_step
+from benchmarks.relational.problem import Problem, load_problem
+from dacergnn.bench.calls import deviation
+from dacergnn.bench.measure import Clock, clock_of, turns_by
+from dacergnn.bench.runner import Experiment, Ready
+
+VALIDATED = 5
+"""Steps whose losses are compared before any is timed."""
+DIFFERENCE = 1e-4
+"""The largest difference of losses, relative to the largest; more means another function."""
+
+
+def cross_entropy(labels: Tensor, out: Tensor) -> Tensor:
+    return functional.cross_entropy(out[: len(labels)], labels)
+
+
+class Steps:
+    """Runs training steps of a network, each on the next graph of a stream, which `prepare` takes before."""
+
+    def __init__(self, made: Made, stream: Stream) -> None:
+        (self.network, self.arguments), self.stream = made, stream
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=1e-3, fused=True)
+        self.next: tuple[Any, tuple[Any, ...], Tensor] | None = None
+
+    def prepare(self) -> None:
+        """Takes the next graph, in the form that the network takes."""
+        graph, labels = next(self.stream)
+        self.next = graph.x, self.arguments(graph), labels
+
+    def __call__(self) -> Tensor:
+        if self.next is None:
+            self.prepare()
+        assert self.next is not None
+        (x, given, labels), self.next = self.next, None
+        self.optimizer.zero_grad()
+        loss = cross_entropy(labels, self.network(x, *given))
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+@dataclass(frozen=True)
+class Training(Experiment[str]):
+    """Compares training steps of a network, with the losses of the first steps.
+
+    Args:
+        network: One of `KINDS`.
+        edges: Edges of random graphs, of which each step has a new one; 0 for the graph ``data``.
+        data: The name of a graph, which all steps are on.
+        batches: Whether each step is on a new batch of that graph instead.
+        device: Type of torch's device that everything runs on.
+    """
+
+    network: str
+    edges: int = 0
+    data: str = ""
+    batches: bool = False
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        where = f"random graphs of {self.edges:,} edges" if self.edges else self.data
+        return f"{self.network} on {'batches of ' * self.batches}{where}"
+
+    @property
+    def kind(self) -> Kind:
+        """Returns the kind of the network's layers."""
+        return KINDS[self.network]
+
+    @cached_property
+    def problem(self) -> Problem:
+        """Returns the graph, or one like those of the steps."""
+        problem = random_problem(self.edges, 0) if self.edges else load_problem(self.data, SIZE)
+        return problem.to(self.device)
+
+    @cached_property
+    def target(self) -> int:
+        """Returns the number of the node type whose nodes have labels."""
+        return most_reached(self.problem)
+
+    @cached_property
+    def stream(self) -> Callable[[], Stream]:
+        """Returns what starts the stream of graphs anew."""
+        if self.edges:
+            return partial(ever_new, self.kind, self.edges, self.target, self.device)
+        if self.batches:
+            return sampled(self.kind, self.problem, self.target)
+        return partial(repeat, whole(self.kind, self.problem, self.target))
+
+    def clock(self, device: str) -> Clock:
+        """Returns a clock that leaves out the time in which graphs are made."""
+        clock = clock_of(torch.device(device))
+
+        def timed(step: Any) -> float:
+            step.prepare()
+            return clock.time(step)
+
+        return turns_by(timed)
+
+    def names(self) -> list[str]:
+        """Returns the names of all candidates."""
+        return [*candidates(self.kind, torch.nn.Identity())]
+
+    def made(self, candidate: str) -> Made:
+        """Returns a network, with the form in which it takes graphs."""
+        network = make_network(self.kind, self.problem, f"t{self.target}")
+        return candidates(self.kind, network.to(self.device))[candidate]()
+
+    def ready(self, candidate: str) -> Ready:
+        """Returns the training steps of a candidate."""
+        made = self.made(candidate)
+        dropout = candidate != COMPILED  # whose random numbers are others
+
+        def check() -> float:
+            losses, expected = losses_of(made, self.stream(), dropout), self._expected[dropout]
+            return deviation(losses, expected)
+
+        return Ready({"train": Steps(made, self.stream())}, check, tolerance=DIFFERENCE)
+
+    @cached_property
+    def _expected(self) -> dict[bool, Tensor]:
+        """Returns the losses of the original, with dropout and without."""
+        return {dropout: losses_of(self.made(ORIGINAL), self.stream(), dropout) for dropout in (True, False)}
+
+
+def losses_of(made: Made, stream: Stream, dropout: bool) -> Tensor:
+    """Returns the losses of the first steps from a seed, in float64, and gives the parameters their values back."""
+    network = made[0]
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    torch.manual_seed(1)
+    network.train(dropout)
+    step = Steps(made, stream)
+    losses = [step() for _ in range(VALIDATED)]
+    network.load_state_dict(before)
+    network.train()
+    return torch.stack(losses).double()
+
+
+@dataclass(frozen=True)
+class OneLayer(Training):
+    """Compares forward and backward of a single layer behind another one, whose features need gradients."""
+
+    def __str__(self) -> str:
+        return f"a layer of {super().__str__()}"
+
+    def clock(self, device: str) -> Clock:
+        """Returns the clock of a device."""
+        return clock_of(torch.device(device))
+
+    def made(self, candidate: str) -> Made:
+        """Returns a layer, with the form in which it takes graphs."""
+        network: Any = make_network(self.kind, self.problem, f"t{self.target}")
+        return candidates(self.kind, network.convs[0].to(self.device))[candidate]()
+
+    def ready(self, candidate: str) -> Ready:
+        """Returns forward and backward of a candidate."""
+        made = self.made(candidate)
+        graph = whole(self.kind, self.problem, self.target)[0]
+
+        def check() -> float:
+            return differs(results(made, graph), results(self.made(ORIGINAL), graph))
+
+        return Ready({"train": layer_step(made, graph)}, check)
+
+
+def layer_step(made: Made, graph: Graph) -> Callable[[], Any]:
+    """Returns a forward and backward of a layer."""
+    module, given = made[0], made[1](graph)
+    leaves = {name: leaf(rows) for name, rows in graph.x.items()} if isinstance(graph.x, Mapping) else leaf(graph.x)
+    inputs = tuple(leaves.values()) if isinstance(leaves, Mapping) else (leaves,)
+    built = Built(lambda: module(leaves, *given), inputs, (*inputs, *module.parameters()))
+    return make_layer_step(built, built.forward())
+
+
+def results(made: Made, graph: Graph) -> dict[str, Tensor]:
+    """Returns the results in evaluation by type, and the gradients of parameters by name."""
+    module, arguments = made
+    module.eval()
+    out = module(graph.x, *arguments(graph))
+    parts = out if isinstance(out, Mapping) else {"": out}
+    torch.stack([rows.square().mean() for rows in parts.values()]).sum().backward()
+    grads = {name.removeprefix("_orig_mod."): p.grad for name, p in module.named_parameters() if p.grad is not None}
+    module.zero_grad()
+    module.train()
+    return {f"out {name}": rows.detach() for name, rows in parts.items()} | grads
+
+
+def differs(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Returns the largest difference between tensors of the same names."""
+    return max(deviation(found[name].double(), expected[name].double()) for name in expected if name in found)
