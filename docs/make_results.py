@@ -13,9 +13,9 @@ from typing import Any
 
 from pages import FOLDER, replaced
 
-from benchmarks.batches.runner import geometric_means, left_out, ratio_of
+from benchmarks.batches.runner import ratio_of, steady_ratios
 from benchmarks.networks.tables import means, table
-from dacergnn.bench.scatter import NOTE, marked, scatters, with_left_out
+from dacergnn.bench.scatter import NOTE, Steady, marked, scatters
 from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
 
@@ -37,7 +37,7 @@ def batches(about: Row, every: list[Row]) -> list[str]:
         "",
         Table("", COLUMNS, rows=map(_cells, rows)).markdown(),
         "",
-        f"The geometric mean of the ratios is {_mean(rows, 'ratio_wall')} by wall time and "
+        f"The geometric mean (smallest) of the ratios is {_mean(rows, 'ratio_wall')} by wall time and "
         f"{_mean(rows, 'ratio_processor')} by processor time.",
         *(["", f"\\{NOTE}."] if any(ratio.scatters for row in rows if (ratio := ratio_of(row, "ratio_wall"))) else []),
     ]
@@ -68,8 +68,7 @@ def figures(name: str, path: Path) -> str:
 
 
 def _mean(rows: list[Row], name: str) -> str:
-    found = geometric_means(rows)
-    return with_left_out(f"{found[name]:.2f}" if name in found else "-", left_out(rows).get(name, 0))
+    return steady_ratios(rows).get(name, Steady([], 0)).text()
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

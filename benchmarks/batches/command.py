@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks.batches.runner import Row, ratio_of, run
+from benchmarks.batches.runner import ratio_of, run, steady_ratios
 from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
 from dacergnn.bench.environment import write_run
-from dacergnn.bench.scatter import MARK, NOTE, marked, scatters, with_left_out
+from dacergnn.bench.scatter import MARK, NOTE, marked, scatters
 from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import data_option, names, numbers
+from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
 
@@ -39,21 +41,13 @@ def batches(
     settings = BatchSettings(layers, data, seeds, fanouts, steps, threads, compiled)
     console = Console(width=None if sys.stdout.isatty() else 200)
     with progress_bar(console) as bar:
-        task = bar.add_task("starting", total=len(layers))
-        report = run(
-            settings,
-            progress=teller(bar, console),
-            on_layer=lambda _: bar.advance(task),
-        )
-    rows: list[Row] = report["rows"]
+        task = bar.add_task("starting", total=len(layers) * len(seeds))
+        rows = run(settings, progress=teller(bar, console), on_case=lambda _: bar.advance(task))
     click.echo(_table(rows, settings))
-    means, left_out = report["geomean"], report["left_out"]
-    for name in {**means, **left_out}:
-        value = f"{means[name]:.2f}" if name in means else "-"
-        text = with_left_out(f"geometric mean of {name.replace('_', ' ')}: {value}", left_out.get(name, 0))
-        console.print(text, highlight=False)
+    for name, steady in steady_ratios(rows).items():
+        console.print(f"geometric mean of {name.replace('_', ' ')}: {steady.text()}", highlight=False)
     if path is not None:
-        write_run(path, rows, settings=report["settings"])
+        write_run(path, rows, settings=asdict(settings))
         console.print(f"Results written to {path}")
     failed = [row for row in rows if "error" in row]
     for row in failed:

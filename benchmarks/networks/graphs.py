@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.batches.loading import Batch, batches
+from benchmarks.batches.loading import batches
 from benchmarks.batches.settings import RELATIONAL, TYPED
+from benchmarks.batches.steps import Stream, repeated
 from benchmarks.networks.layers import SIZE, Graph, Kind, keys_of
 from benchmarks.relational.problem import Problem, make_problem
 
@@ -18,8 +19,6 @@ DEGREE = 8
 """Edges for each node of a random graph."""
 ENDS = ((0, 1), (1, 2), (2, 0))
 """Node types that the relations of a random graph join; each relation has a reverse one."""
-Stream = Iterator[tuple[Graph, Tensor]]
-"""Graphs with the labels of the first nodes, or of the first nodes of the target's type."""
 
 
 def random_problem(edges: int, seed: int) -> Problem:
@@ -53,14 +52,7 @@ def sampled(kind: Kind, problem: Problem, target: int) -> Callable[[], Stream]:
     """Returns a function that goes through batches of a graph, the same ones each time."""
     seeds, fanouts = (16, [1, 1, 1]) if kind.form in TYPED else (96, [5, 4, 4])  # typed ones are for each relation
     source = batches(kind.form, problem, target, seeds, fanouts)
-    known: list[Batch] = []
-
-    def go() -> Stream:
-        for number in count():
-            if number == len(known):
-                with torch.random.fork_rng(devices=[]):  # dropout draws the same numbers for each candidate
-                    known.append(next(source))
-            (x, *edges), labels = known[number].inputs, known[number].labels
-            yield Graph(x, tuple(edges), problem.num_etypes), labels
-
-    return go
+    alike = (
+        (Graph(x, tuple(edges), problem.num_etypes), batch.labels) for batch in source for x, *edges in [batch.inputs]
+    )
+    return repeated(alike)

@@ -55,16 +55,16 @@ class Graph:
 
 
 def as_original(graph: Graph) -> tuple[Any, ...]:
-    return graph.edges
+    return graph.x, *graph.edges
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Describes a module made of a layer of PyG, which is called with features and what ``arguments`` returns."""
+    """Describes a module made of a layer of PyG, which is called with what ``form`` returns."""
 
     name: str
     make: Callable[[Any], nn.Module]
-    arguments: Callable[[Graph], tuple[Any, ...]] = as_original
+    form: Callable[[Graph], tuple[Any, ...]] = as_original
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def named(conv: nn.Module) -> dict[str, Tensor]:
 
 
 def plain(function: Any, parameters: Callable[[Any], Any] = named, prepare: Callable[[Graph], Any] = layout) -> Peer:
-    return Peer("plain", lambda conv: Plain(function, prepare, parameters(conv)), lambda graph: (graph,))
+    return Peer("plain", lambda conv: Plain(function, prepare, parameters(conv)), lambda graph: (graph.x, graph))
 
 
 def both(name: str, parameters: Callable[[Any], Any] = named) -> tuple[Peer, ...]:
@@ -196,7 +196,7 @@ def dgl_relational_arguments(graph: Graph) -> tuple[Any, ...]:
 
     problem = graph.problem()
     made = dgl.graph((problem.src, problem.dst), num_nodes=problem.num_nodes)
-    return made, problem.etype, problem.mean_weight[:, None]
+    return graph.x, made, problem.etype, problem.mean_weight[:, None]
 
 
 def dgl_plain(model: str, conv: Any) -> nn.Module:
@@ -212,7 +212,7 @@ def dgl_plain_arguments(loops: bool, graph: Graph) -> tuple[Any, ...]:
     import dgl
 
     made = dgl.graph(tuple(graph.edges[0]), num_nodes=len(graph.x))
-    return (dgl.add_self_loop(dgl.remove_self_loop(made)) if loops else made,)
+    return graph.x, dgl.add_self_loop(dgl.remove_self_loop(made)) if loops else made
 
 
 def dgl_peer(model: str, loops: bool = False) -> Peer:

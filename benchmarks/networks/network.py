@@ -16,9 +16,8 @@ from dacergnn.api import optimize
 LAYERS = 3
 ORIGINAL, OURS, COMPILED = "PyG", "ours", "compiled"
 """Names of the candidates that each network has; peers have the names of their library, and a number."""
-Arguments = Callable[[Graph], tuple[Any, ...]]
-Made = tuple[Any, Arguments]
-"""A module, and what it is called with after the features."""
+Made = tuple[Any, Callable[[Graph], tuple[Any, ...]]]
+"""A module, and what returns its arguments for a graph."""
 
 
 class Body(nn.Module):
@@ -98,6 +97,6 @@ def candidates(kind: Kind, module: nn.Module) -> dict[str, Callable[[], Made]]:
     return {
         ORIGINAL: lambda: (copy.deepcopy(module), as_original),
         OURS: lambda: (optimize(copy.deepcopy(module)), as_original),
-        **{f"{peer.name} {n}": lambda peer=peer: (of_peer(peer), peer.arguments) for n, peer in enumerate(kind.peers)},
+        **{f"{peer.name} {n}": lambda peer=peer: (of_peer(peer), peer.form) for n, peer in enumerate(kind.peers)},
         COMPILED: lambda: (through_compiler(), as_original),
     }

@@ -3,58 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from benchmarks.batches.loading import most_reached
-from benchmarks.networks.graphs import Stream, ever_new, random_problem, sampled, whole
+from benchmarks.batches.steps import DIFFERENCE, Steps, Stream, clock_of_steps, losses_of, unseen
+from benchmarks.networks.graphs import ever_new, random_problem, sampled, whole
 from benchmarks.networks.layers import KINDS, SIZE, Graph, Kind
 from benchmarks.networks.network import COMPILED, ORIGINAL, Made, candidates, make_network
 from benchmarks.relational.candidate import Built, leaf, make_layer_step
 from benchmarks.relational.problem import Problem, load_problem
 from dacergnn.bench.calls import deviation
-from dacergnn.bench.measure import Clock, clock_of, turns_by
+from dacergnn.bench.measure import Clock, clock_of
 from dacergnn.bench.runner import Experiment, Ready
-
-VALIDATED = 5
-"""Steps whose losses are compared before any is timed."""
-DIFFERENCE = 1e-4
-"""The largest difference of losses, relative to the largest; more means another function."""
-
-
-def cross_entropy(labels: Tensor, out: Tensor) -> Tensor:
-    return functional.cross_entropy(out[: len(labels)], labels)
-
-
-class Steps:
-    """Runs training steps of a network, each on the next graph of a stream, which `prepare` takes before."""
-
-    def __init__(self, made: Made, stream: Stream) -> None:
-        (self.network, self.arguments), self.stream = made, stream
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=1e-3, fused=True)
-        self.next: tuple[Any, tuple[Any, ...], Tensor] | None = None
-
-    def prepare(self) -> None:
-        """Takes the next graph, in the form that the network takes."""
-        graph, labels = next(self.stream)
-        self.next = graph.x, self.arguments(graph), labels
-
-    def __call__(self) -> Tensor:
-        if self.next is None:
-            self.prepare()
-        assert self.next is not None
-        (x, given, labels), self.next = self.next, None
-        self.optimizer.zero_grad()
-        loss = cross_entropy(labels, self.network(x, *given))
-        loss.backward()
-        self.optimizer.step()
-        return loss.detach()
 
 
 @dataclass(frozen=True)
@@ -104,15 +70,13 @@ class Training(Experiment[str]):
             return sampled(self.kind, self.problem, self.target)
         return partial(repeat, whole(self.kind, self.problem, self.target))
 
+    def like(self) -> Training:
+        """Returns an experiment on the same graphs, made anew."""
+        return replace(self)
+
     def clock(self, device: str) -> Clock:
         """Returns a clock that leaves out the time in which graphs are made."""
-        clock = clock_of(torch.device(device))
-
-        def timed(step: Any) -> float:
-            step.prepare()
-            return clock.time(step)
-
-        return turns_by(timed)
+        return clock_of_steps(device)
 
     def names(self) -> list[str]:
         """Returns the names of all candidates."""
@@ -125,32 +89,18 @@ class Training(Experiment[str]):
 
     def ready(self, candidate: str) -> Ready:
         """Returns the training steps of a candidate."""
-        made = self.made(candidate)
+        module, form = self.made(candidate)
         dropout = candidate != COMPILED  # whose random numbers are others
 
         def check() -> float:
-            losses, expected = losses_of(made, self.stream(), dropout), self._expected[dropout]
-            return deviation(losses, expected)
+            return deviation(losses_of(module, form, self.stream(), dropout=dropout), self._expected[dropout])
 
-        return Ready({"train": Steps(made, self.stream())}, check, tolerance=DIFFERENCE)
+        return Ready({"train": Steps(module, form, unseen(self.stream()))}, check, tolerance=DIFFERENCE)
 
     @cached_property
     def _expected(self) -> dict[bool, Tensor]:
         """Returns the losses of the original, with dropout and without."""
-        return {dropout: losses_of(self.made(ORIGINAL), self.stream(), dropout) for dropout in (True, False)}
-
-
-def losses_of(made: Made, stream: Stream, dropout: bool) -> Tensor:
-    """Returns the losses of the first steps from a seed, in float64, and gives the parameters their values back."""
-    network = made[0]
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    torch.manual_seed(1)
-    network.train(dropout)
-    step = Steps(made, stream)
-    losses = [step() for _ in range(VALIDATED)]
-    network.load_state_dict(before)
-    network.train()
-    return torch.stack(losses).double()
+        return {how: losses_of(*self.made(ORIGINAL), self.stream(), dropout=how) for how in (True, False)}
 
 
 @dataclass(frozen=True)
@@ -182,8 +132,8 @@ class OneLayer(Training):
 
 def layer_step(made: Made, graph: Graph) -> Callable[[], Any]:
     """Returns a forward and backward of a layer."""
-    module, given = made[0], made[1](graph)
-    leaves = {name: leaf(rows) for name, rows in graph.x.items()} if isinstance(graph.x, Mapping) else leaf(graph.x)
+    module, (x, *given) = made[0], made[1](graph)
+    leaves = {name: leaf(rows) for name, rows in x.items()} if isinstance(x, Mapping) else leaf(x)
     inputs = tuple(leaves.values()) if isinstance(leaves, Mapping) else (leaves,)
     built = Built(lambda: module(leaves, *given), inputs, (*inputs, *module.parameters()))
     return make_layer_step(built, built.forward())
@@ -191,9 +141,9 @@ def layer_step(made: Made, graph: Graph) -> Callable[[], Any]:
 
 def results(made: Made, graph: Graph) -> dict[str, Tensor]:
     """Returns the results in evaluation by type, and the gradients of parameters by name."""
-    module, arguments = made
+    module, form = made
     module.eval()
-    out = module(graph.x, *arguments(graph))
+    out = module(*form(graph))
     parts = out if isinstance(out, Mapping) else {"": out}
     torch.stack([rows.square().mean() for rows in parts.values()]).sum().backward()
     grads = {name.removeprefix("_orig_mod."): p.grad for name, p in module.named_parameters() if p.grad is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -51,12 +52,14 @@ class Ready:
         facts: Returns what else is known of the candidate, once all its steps have run. Of candidates with the same
             "program", the first alone is timed.
         tolerance: The largest error that is not wrong.
+        measured: Returns what is known of the candidate once it has been timed.
     """
 
     steps: Mapping[str, Step]
     check: Callable[[], float | str]
     facts: Callable[[], Row] = dict[str, Any]
     tolerance: float = TOLERANCE
+    measured: Callable[[], Row] = dict[str, Any]
 
 
 class Experiment(ABC, Generic[C]):
@@ -73,6 +76,10 @@ class Experiment(ABC, Generic[C]):
     def like(self) -> Experiment[C]:
         """Returns an experiment of the same code, on a graph that no candidate of this one has seen."""
         return self
+
+    def during(self) -> AbstractContextManager[None]:
+        """Returns the context in which candidates are validated and timed."""
+        return nullcontext()
 
     def clock(self, device: str) -> Clock:
         """Returns the clock that times steps on a device."""
@@ -93,6 +100,7 @@ class Turns(Generic[C]):
         self.rows: dict[C, Row] = {}
         self.steps: dict[str, dict[C, Step]] = {mode: {} for mode in modes}
         self.timings: dict[str, dict[C, Timing]] = {mode: {} for mode in modes}
+        self.measured: dict[C, Callable[[], Row]] = {}
 
     def add(self, candidate: C) -> Row:
         """Validates a candidate and returns its row; what fails or is wrong takes no turns."""
@@ -110,6 +118,7 @@ class Turns(Generic[C]):
                 if same is None:
                     for mode, step in steps.items():
                         self.steps[mode][candidate], self.timings[mode][candidate] = step, first[mode]
+                    self.measured[candidate] = ready.measured
                 else:
                     row["same_as"] = same
         except Exception as error:  # a candidate's failure is a result
@@ -124,7 +133,7 @@ class Turns(Generic[C]):
             return {"note": error}
         row: Row = {"max_error": error}
         if not error <= ready.tolerance:
-            row["note"] = f"differs from the result in float64 by {error:.1e}, the original by {self._usual:.1e}"
+            row["note"] = f"differs from the reference by {error:.1e}, the original by {self._usual:.1e}"
             row["status"] = "ok" if error <= 2 * self._usual else "wrong"
         return row
 
@@ -146,13 +155,16 @@ class Turns(Generic[C]):
 def times(experiment: Experiment[C], candidates: Sequence[C], limits: Limits) -> dict[str, Any]:
     """Validates all candidates, then times those that are right, and returns their rows as {"rows": ...}."""
     turns = Turns(experiment, limits.modes, limits.device)
-    with warnings.catch_warnings(action="ignore"):  # the libraries warn about their own internals
+    # The libraries warn about their own internals.
+    with warnings.catch_warnings(action="ignore"), experiment.during():
         for candidate in candidates:
             turns.add(candidate)
         turns.time(limits.repeat, limits.budget_s * max(map(len, turns.steps.values()), default=0))
     for mode, timings in turns.timings.items():
         for candidate, timing in timings.items():
             turns.rows[candidate] |= timing.as_json(f"{mode}_")
+    for candidate, measured in turns.measured.items():
+        turns.rows[candidate] |= measured()
     for candidate, row in turns.rows.items():
         if "same_as" in row:
             turns.rows[candidate] = turns.rows[row["same_as"]] | row

@@ -138,7 +138,7 @@ def test_one_rule_for_what_is_wrong_fails_or_is_the_same() -> None:
     }  # fmt: skip
     assert found["near2"]["same_as"] == "near"
     assert found["near2"]["train_ms"] == found["near"]["train_ms"]
-    assert found["far"]["note"] == "differs from the result in float64 by 1.0e-02, the original by 2.0e-03"
+    assert found["far"]["note"] == "differs from the reference by 1.0e-02, the original by 2.0e-03"
     assert found["unknown"]["note"] == "too large"
     assert "train_ms" not in found["far"]
 

@@ -8,6 +8,7 @@ import runpy
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ import torch
 from click.testing import CliRunner
 from torch import nn
 
-from benchmarks.batches import BatchSettings, run, runner, worker
+from benchmarks.batches import BatchSettings, experiment, run, runner
 from benchmarks.batches.loading import batches, most_reached
 from benchmarks.batches.settings import BLOCKS, LAYERS
 from benchmarks.batches.stages import Watch, encoding_timed
 from benchmarks.commands import main
 from benchmarks.relational.problem import Problem
+from dacergnn.bench import runner as measures
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.json_lines import load
@@ -30,30 +32,26 @@ from tests.conftest import ROOT
 pytest.importorskip("torch_geometric")
 CACHE = os.environ["DACERGNN_CACHE_DIR"]
 FIGURES = {
-    *(f"{stage}_{kind}_ms" for stage in (*worker.STAGES, "step") for kind in ("wall", "processor")),
+    *(f"{stage}_{kind}_ms" for stage in (*experiment.STAGES, "step", "sample") for kind in ("wall", "processor")),
     *(f"step_{kind}_{fact}" for kind in ("wall", "processor") for fact in ("p20_ms", "p80_ms", "samples")),
-    "steps_per_s",
+    *(f"train_{fact}" for fact in ("ms", "p20_ms", "p80_ms", "samples")),
+    *("steps_per_s", "edges", "status", "note", "max_error"),
 }
 
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> Iterator[list[str]]:
-    """Workers answer in this process, after one step of warm-up; lists the layers that were asked for."""
+    """Workers answer in this process; lists the experiments that were asked for."""
     monkeypatch.setenv("DACERGNN_CACHE_DIR", CACHE)  # the sampler is built once for all tests
     asked: list[str] = []
 
-    def answer(function: str, layer: str, settings: BatchSettings, **_: Any) -> dict[str, Any]:
-        assert function == runner.WORKER
-        asked.append(layer)
-        torch.set_num_threads(settings.threads)
-        try:
-            return worker.measured(layer, settings)
-        except DacergnnError as error:
-            return {"error": str(error)}
+    def answer(function: str, case: Any, *arguments: Any, **_: Any) -> dict[str, Any]:
+        asked.append(str(case))
+        return resolve_name(function)(case, *arguments)
 
-    monkeypatch.setattr(runner, "ask", answer)
-    monkeypatch.setattr(worker, "WARM_UP", 1)
+    monkeypatch.setattr(measures, "ask", answer)
     threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield asked
     torch.set_num_threads(threads)
 
@@ -61,16 +59,16 @@ def in_process(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> Iterator[l
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the libraries' layers in place of ours."""
-    monkeypatch.setattr(worker, "optimize", lambda network: network)
+    monkeypatch.setattr(experiment, "optimize", lambda network: network)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_networks_of_all_layers_train(layer: str, in_process: list[str], without_compiler: None) -> None:
     if layer in BLOCKS:
         pytest.importorskip("dgl")
-    report = run(BatchSettings((layer,), "aifb", seeds=(4, 7), fanouts=(3, 2), steps=2, threads=1))
-    assert [(row["layer"], row["seeds"]) for row in report["rows"]] == [(layer, 4), (layer, 7)]
-    for row in report["rows"]:
+    rows = run(BatchSettings((layer,), "aifb", seeds=(4, 7), fanouts=(3, 2), steps=2, threads=1))
+    assert [(row["layer"], row["seeds"]) for row in rows] == [(layer, 4), (layer, 7)]
+    for row in rows:
         assert row["edges"] > 0
         assert row["sample_wall_ms"] > 0
         assert row["eager"].keys() == row["ours"].keys() == FIGURES
@@ -85,7 +83,7 @@ def test_a_run_on_the_command_line(
     options += ["--threads", "1", "--layers", ",".join(layers), "--json", str(path)]
     result = CliRunner().invoke(main, [*options])
     assert result.exit_code == 0, result.output
-    assert in_process == layers
+    assert in_process == [f"{layer} on aifb, {seeds} seeds" for layer in layers for seeds in (4, 8)]
     for text in (*layers, "encoding", "eager steps/s", "geometric mean of ratio wall", "Results written to"):
         assert text in result.output
     about, *rows = load(path)
@@ -118,11 +116,10 @@ def test_compiled_layers_are_a_third_candidate(
         return network
 
     monkeypatch.setattr(torch, "compile", compile_)
-    report = run(BatchSettings(("SAGEConv",), "aifb", (4,), (2,), steps=1, threads=1, compiled=True))
-    (row,) = report["rows"]
+    (row,) = run(BatchSettings(("SAGEConv",), "aifb", (4,), (2,), steps=1, threads=1, compiled=True))
     assert asked == [True]
     assert row["compiled"].keys() == FIGURES
-    assert report["geomean"]["ratio_compiled"] == pytest.approx(row["ratio_compiled"])
+    assert runner.steady_ratios([row])["ratio_compiled"].mean == pytest.approx(row["ratio_compiled"])
 
 
 def test_losses_that_differ_are_an_error(in_process: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,22 +134,21 @@ def test_losses_that_differ_are_an_error(in_process: list[str], monkeypatch: pyt
         def forward(self, *inputs: Any) -> torch.Tensor:
             return self.network(*inputs)
 
-    monkeypatch.setattr(worker, "optimize", lambda network: Wrong(copy.deepcopy(network)))
+    monkeypatch.setattr(experiment, "optimize", lambda network: Wrong(copy.deepcopy(network)))
     options = ["batches", "--data", "aifb", "--layers", "GATConv", "--seeds", "4", "--steps", "3"]
     result = CliRunner().invoke(main, [*options, "--threads", "1"])
     assert result.exit_code == 1
-    assert "GATConv: the loss of 'ours' is" in result.output
-    assert "in step 2, that of the library's own layers" in " ".join(result.output.split())
+    assert "GATConv: ours: wrong differs from the reference by" in " ".join(result.output.split())
 
 
 def test_a_process_that_fails_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> None:
-    monkeypatch.setattr(runner, "ask", lambda *_, limit_s, **others: {"error": f"not done after {limit_s:.0f} s"})
-    report = run(BatchSettings(("SAGEConv",), "aifb", (4, 8), (2,), threads=1))
-    (row,) = report["rows"]
+    monkeypatch.setattr(measures, "ask", lambda *_, limit_s, **others: {"error": f"not done after {limit_s:.0f} s"})
+    (row,) = run(BatchSettings(("SAGEConv",), "aifb", (4,), (2,), threads=1))
     loads = (row.pop("load_before"), row.pop("load_after"))
     assert all(load is None or load >= 0 for load in loads)
-    assert row == {"layer": "SAGEConv", "data": "aifb", "fanouts": [2], "error": "not done after 1200 s"}
-    assert report["geomean"] == {}
+    reasons = "; ".join(f"{name}: failed not done after 600 s" for name in ("eager", "ours"))
+    assert row == {"layer": "SAGEConv", "data": "aifb", "fanouts": [2], "seeds": 4, "error": reasons}
+    assert runner.steady_ratios([row]) == {}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +17,13 @@ from dacergnn.json_lines import load
 
 pytest.importorskip("torch_geometric")
 
-from benchmarks.networks import training
+from benchmarks.batches import steps
+from benchmarks.batches.steps import losses_of
 from benchmarks.networks.graphs import ever_new, random_problem
 from benchmarks.networks.layers import KINDS
 from benchmarks.networks.network import COMPILED, ORIGINAL, OURS
 from benchmarks.networks.tables import means, table
-from benchmarks.networks.training import OneLayer, Steps, Training, losses_of
+from benchmarks.networks.training import OneLayer, Training
 
 TINY = 120
 
@@ -55,24 +58,25 @@ def test_random_graphs_have_edges_both_ways_between_all_types() -> None:
 
 
 def test_time_leaves_out_the_making_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    case, events = Training("GCN", TINY), list[str]()
-    monkeypatch.setattr(Steps, "prepare", lambda self: events.append("made"))
-    step: Any = Steps.__new__(Steps)
-    monkeypatch.setattr(
-        training, "clock_of", lambda device: type("Fake", (), {"time": lambda self, call: len(events)})()
-    )
-    assert case.clock("cpu").time(step) == 1
-    assert events == ["made"]
+    events = list[str]()
+    step: Any = SimpleNamespace(prepare=lambda: events.append("made"))
+    monkeypatch.setattr(steps, "clock_of", lambda device: SimpleNamespace(time=lambda call: len(events)))
+    assert Training("GCN", TINY).clock("cpu").time(step) == 1
 
 
 def test_losses_leave_parameters_as_they_were() -> None:
     case = Training("SAGE", TINY)
-    made = case.made(ORIGINAL)
-    before = {name: value.clone() for name, value in made[0].state_dict().items()}
-    one, other = losses_of(made, case.stream(), True), losses_of(made, case.stream(), True)
+    network, form = case.made(ORIGINAL)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    one, other = (losses_of(network, form, case.stream()) for _ in range(2))
     assert torch.equal(one, other)
-    assert len(one.unique()) == training.VALIDATED, "the network learns"
-    assert all(torch.equal(value, before[name]) for name, value in made[0].state_dict().items())
+    assert len(one.unique()) == steps.VALIDATED, "the network learns"
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_graphs_of_timed_steps_come_after_those_of_losses() -> None:
+    stream = steps.repeated((number, torch.zeros(1)) for number in range(9))
+    assert [graph for graph, _ in steps.unseen(islice(stream(), 8))] == [5, 6, 7]
 
 
 def test_losses_on_batches_are_those_of_the_same_batches() -> None:

@@ -141,8 +141,8 @@ def test_means_of_batches() -> None:
         return {name: one.as_json("step_wall_") for name, one in both.items()}
 
     rows = [row(2.0, STEADY), row(8.0, STEADY), row(99.0, NOISY)]
-    assert runner.geometric_means(rows) == {"ratio_wall": pytest.approx(4.0)}
-    assert runner.left_out(rows) == {"ratio_wall": 1}
+    steady = runner.steady_ratios(rows)
+    assert {name: (one.mean, one.left_out) for name, one in steady.items()} == {"ratio_wall": (pytest.approx(4.0), 1)}
 
 
 def test_tables_of_devices() -> None:
