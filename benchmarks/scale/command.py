@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
 from benchmarks.relational.settings import MODELS
+from benchmarks.scale.limits import WithinLimits
 from dacergnn.bench.environment import write_run
 from dacergnn.bench.process import ask
+from dacergnn.bench.runner import Limits, measure
+from dacergnn.bench.scatter import Ratio, marked, scatters
 from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import data_option, names
 from dacergnn.config import Config
 from dacergnn.distributed import METHODS
+from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
 LIMIT_BYTES = 64 << 30
 LIMIT_S = 1800.0
 """Seconds for one process, including the graph, builds and encodings."""
-Row = dict[str, Any]
 
 
 @click.command()
@@ -63,44 +65,36 @@ def scale(
     with progress_bar(console) as bar:
         task = bar.add_task("starting", total=len(models) * len(data))
         for model, graph in product(models, data):
-            teller(bar, console)(f"{model} on {graph}")
             request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
             if processes:
                 rows += in_processes({**request, "method": method, "rounds": rounds}, processes)
             else:
-                rows += measured(request, ["", *limits])
+                rows += within(request, ["", *limits], teller(bar, console))
             bar.advance(task)
     click.echo(_table_of_processes(rows) if processes else _table(rows))
     if path is not None:
         write_run(path, rows)
         console.print(f"Results written to {path}")
-    if any("error" in row for row in rows):
+    if any("error" in row or row.get("status", "ok") != "ok" for row in rows):
         sys.exit(1)
 
 
-def measured(request: Row, limits: list[str]) -> list[Row]:
-    """Returns a row for each limit, "" for none: seconds, peak and estimate in bytes, ranges, and the difference."""
-    times = _asked("worker.times", request, limits)
-    rows: list[Row] = []
-    for limit in limits:
-        row: Row = {**request, "limit": limit}
-        peak = _asked("worker.peak", request, limit)
-        failed = times.get("error") or times[limit].get("error") or peak.get("error")
-        rows.append({**row, "error": failed} if failed else {**row, **times[limit], **peak})
-    return rows
+def within(request: Row, names: list[str], tell: Callable[[str], None]) -> list[Row]:
+    """Returns a row for each limit, "" for none: times, peak and estimate, ranges, and the difference."""
+    case = WithinLimits(request["model"], request["data"], request["hidden"])
+    bounds = Limits(("train",), request["threads"], request["steps"], LIMIT_S, LIMIT_S, LIMIT_BYTES)
+    found = measure(case, names, bounds, weighed=names, progress=tell)
+    return [{**request, "limit": name, **row} for name, row in found.items()]
 
 
 def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
     """Returns a row for each number of processes: seconds, the largest peak of one, and what all receive, in bytes."""
     rows = [{**request, "processes": int(count)} for count in counts]
-    return [row | _asked("processes.measured", row) for row in rows]
-
-
-def _asked(function: str, request: Row, *arguments: Any) -> Row:
-    return ask(
-        f"benchmarks.scale.{function}", request, *arguments, limit_s=LIMIT_S, threads=request["threads"],
-        limit_bytes=LIMIT_BYTES,
-    )  # fmt: skip
+    return [
+        row | ask("benchmarks.scale.processes.measured", row, limit_s=LIMIT_S, threads=row["threads"],
+                  limit_bytes=LIMIT_BYTES)
+        for row in rows
+    ]  # fmt: skip
 
 
 def _table_of_processes(rows: list[Row]) -> Table:
@@ -123,17 +117,19 @@ def _table_of_processes(rows: list[Row]) -> Table:
 def _table(rows: list[Row]) -> Table:
     headings = ("model", "graph", "limit", "ranges", "step s", "ratio", "peak GB", "estimated GB", "difference")
     table = Table("Training steps within a limit of memory", headings, keys=3)
-    whole: dict[tuple[str, str], float] = {}
+    whole: dict[tuple[str, str], Row] = {}
     for row in rows:
         names = row["model"], row["data"], row["limit"] or "none"
-        if "error" in row:
+        if row["status"] != "ok":
             table.add_row(*names)
-            table.add_note(f"{', '.join(names)}: {row['error']}")
+            table.add_note(f"{', '.join(names)}: {row['note']}")
             continue
-        seconds = row["seconds"]
-        least = whole.setdefault(names[:2], seconds)
-        sizes = (f"{row[name] / 1e9:.2f}" for name in ("peak", "estimate"))
+        ratio = Ratio.of(row, whole.setdefault(names[:2], row), "train_ms")
+        assert ratio is not None
+        peak = "" if row["peak_mb"] is None else f"{row['peak_mb'] / 1e3:.2f}"
         table.add_row(
-            *names, str(row["ranges"]), f"{seconds:.2f}", f"{seconds / least:.2f}", *sizes, f"{row['difference']:.0e}"
-        )
+            *names, str(row["ranges"]), marked(f"{row['train_ms'] / 1e3:.2f}", scatters(row, "train_ms")),
+            marked(f"{ratio.value:.2f}", ratio.scatters), peak, f"{row['estimate'] / 1e9:.2f}",
+            f"{row['max_error']:.0e}",
+        )  # fmt: skip
     return table
