@@ -13,19 +13,21 @@ from rich.console import Console
 from benchmarks.learned_model.choices import regret, searches
 from benchmarks.learned_model.common_layers import common_layer
 from benchmarks.learned_model.contenders import CALIBRATED, OURS
+from benchmarks.learned_model.dataset import samples_of
 from benchmarks.learned_model.division import FOLDS, machine_factors, on_one_scale
 from benchmarks.learned_model.figures import draw_predictions, draw_ranks
 from benchmarks.learned_model.judging import Budget, Judged, by_depth, on_another_machine
 from benchmarks.learned_model.judging import judge as judge_fold
+from benchmarks.learned_model.records import collector
 from dacergnn.bench.environment import environment
 from dacergnn.cli.bars import progress_bar
 from dacergnn.cli.options import device_option, numbers
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
-from dacergnn.tuning.collect import Collector, CollectSettings
-from dacergnn.tuning.dataset import Measured, samples_of
+from dacergnn.tuning.collect import CollectSettings
 from dacergnn.tuning.programs import RandomLayer, random_layer
+from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import Scores
 
 LAYERS: dict[str, Callable[[int], RandomLayer]] = {"random": random_layer, "common": common_layer}
@@ -95,7 +97,7 @@ def collect(
     total, deadline = 0, time.monotonic() + 60 * minutes
     with progress_bar(console) as bar:
         task = bar.add_task("layers", total=layers)
-        for seed, count in Collector(settings, path, about).run(deadline, measures=not build_only):
+        for seed, count in collector(settings, path, about).run(deadline, measures=not build_only):
             total += count
             bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
     console.print(f"{total:,} samples measured into {path}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean, median
 
 from dacergnn.errors import DacergnnError
-from dacergnn.tuning.dataset import Measured
+from dacergnn.tuning.samples import Measured
 
 FOLDS = 5
 """Number of parts of the layers, and of the graphs; one part is kept from training."""

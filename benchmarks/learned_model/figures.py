@@ -10,7 +10,7 @@ import numpy as np
 
 from dacergnn.bench.picture import COLOURS, new_figure
 from dacergnn.json_lines import Row
-from dacergnn.tuning.dataset import Measured
+from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import Scores
 
 

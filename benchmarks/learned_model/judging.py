@@ -11,9 +11,8 @@ import numpy as np
 from benchmarks.learned_model.contenders import CALIBRATED, OURS, calibrated, contenders, graph_networks
 from benchmarks.learned_model.division import divide, machine_factors, on_one_scale
 from dacergnn.tuning.calibration import RIDGES, fitted
-from dacergnn.tuning.dataset import Measured
 from dacergnn.tuning.predictor import Model, Predictor
-from dacergnn.tuning.samples import Sample
+from dacergnn.tuning.samples import Measured, Sample
 from dacergnn.tuning.scores import Scores, scores
 
 PROBE = 150

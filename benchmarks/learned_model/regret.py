@@ -13,11 +13,11 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.ways.contest import WORTH_S, Contest
 from dacergnn.plan import Plan
 from dacergnn.sdfg_passes import Compilation
-from dacergnn.tuning.dataset import Measured
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, TimedStep, Times, measure, seconds
 from dacergnn.tuning.predictor import Model
+from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import Scores, scores
 from dacergnn.tuning.search import beam_search
 from dacergnn.tuning.space import Compile, needs_build, neighbours, random_plans

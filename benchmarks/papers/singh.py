@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.learned_model.contenders import OURS
+from benchmarks.learned_model.dataset import samples_of
 from benchmarks.learned_model.judging import Budget, Judged, by_depth, judge
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
 from benchmarks.programs import program_of
@@ -21,10 +22,10 @@ from dacergnn.cli.options import present
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row as TimeRow
 from dacergnn.json_lines import load
-from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.measure import Runnable, measure
+from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import scores
 from dacergnn.tuning.space import needs_build, random_plans
 from dacergnn.tuning.tuned import REPEAT, ready, shipped

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import math
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from scipy.optimize import minimize
 
 from dacergnn.errors import DacergnnError
-from dacergnn.json_lines import Row, load
-from dacergnn.tuning.collect import Collector, CollectSettings
-from dacergnn.tuning.dataset import Measured, samples_of
+from dacergnn.sdfg_passes import Compilation
+from dacergnn.tuning.collect import Collector, CollectSettings, MeasuredTimes
+from dacergnn.tuning.features import Described, describe
+from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.predictor import Array, Predictor
+from dacergnn.tuning.programs import RandomLayer
+from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import Scores, scores
 
 FIRST = 1_000_000
@@ -121,17 +122,40 @@ def calibrated(model: Predictor, samples: Sequence[Measured]) -> Calibration:
     return Calibration(fitted(model, samples, best), len(samples), before, scores(order, predicted[best]))
 
 
-def probe(model: Predictor, threads: int, deadline: float, folder: Path) -> Iterator[tuple[int, int]]:
+class Kept:
+    """Keeps samples of programs in memory."""
+
+    def __init__(self, threads: int) -> None:
+        self.samples: list[Measured] = []
+        self._threads, self._plans = threads, list[Described]()
+        self._family = ""
+
+    def has(self, seed: int, graph: str) -> bool:
+        """Tells that there is no sample from before."""
+        return False
+
+    def describe(self, seed: int, layer: RandomLayer, plans: Sequence[Compilation]) -> None:
+        """Keeps the programs of a layer, of which samples follow."""
+        self._family, self._plans = layer.family, [describe(*plan.parts) for plan in plans]
+
+    def add(self, seed: int, graph: str, facts: GraphFacts, times: MeasuredTimes, slowdown: float) -> None:
+        """Makes samples of the times of a forward and its backward, which are one program."""
+        for plan, parts in times.items():
+            own = [part for part in parts if part is not None]
+            program = self._plans[plan].on(facts, threads=self._threads)
+            mean, deviation = sum(part.mean for part in own), math.hypot(*(part.deviation for part in own))
+            self.samples.append(Measured(program, mean, deviation, str(seed), graph, self._family, own[0].runs, ""))
+
+
+def probe(model: Predictor, threads: int, deadline: float, kept: Kept) -> Iterator[tuple[int, int]]:
     """Measures programs on which the networks of a model disagree; yields the numbers of layers and samples so far.
 
     Args:
         deadline: Time of `time.monotonic` at which it stops, once a layer is done.
-        folder: Where the file ``samples.jsonl`` is written.
+        kept: Takes the samples.
     """
     settings = CollectSettings(range(FIRST, FIRST + DRAWN), graphs=3, builds=2, threads=threads, repeat=REPEAT)
-    path = folder / "samples.jsonl"
-    about: Row = {"repeat": REPEAT, "threads": threads}
-    collector = Collector(settings, path, about)
+    collector = Collector(settings, kept)
     # A third of the time may go into looking for programs.
     doubts = dict(collector.disagreements(model, time.monotonic() + (deadline - time.monotonic()) / 3))
     chosen = sorted(doubts, key=lambda seed: -doubts[seed])
@@ -148,11 +172,10 @@ def calibrate(model: Predictor, threads: int, minutes: float, on_layer: Callable
     Raises:
         DacergnnError: The minutes are too few to measure enough layers.
     """
-    start = time.monotonic()
-    with tempfile.TemporaryDirectory() as work:
-        for layers, count in probe(model, threads, start + 60 * minutes, Path(work)):
-            on_layer(layers, count)
-        samples = samples_of(load(Path(work) / "samples.jsonl"))
+    start, kept = time.monotonic(), Kept(threads)
+    for layers, count in probe(model, threads, start + 60 * minutes, kept):
+        on_layer(layers, count)
+    samples = kept.samples
     measured = len({sample.layer for sample in samples})
     if measured < FOLDS:
         needed = math.ceil(FOLDS / max(measured, 1) * max((time.monotonic() - start) / 60, minutes))

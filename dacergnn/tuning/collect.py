@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import dace
 import torch
@@ -19,7 +17,6 @@ from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import Profile
-from dacergnn.json_lines import Row
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.program.parser import parse
@@ -31,15 +28,14 @@ from dacergnn.tuning.disturbance import Reference, Undisturbed
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import LARGE, SMALL, random_graph
-from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, build_runnables, measure
+from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times, build_runnables, measure
 from dacergnn.tuning.predictor import Predictor
 from dacergnn.tuning.programs import RandomLayer, random_layer
-from dacergnn.tuning.records import DataSet
 from dacergnn.tuning.space import needs_build, random_plans, random_variant
-from dacergnn.tuning.written import written
 
-FORMAT = 1
 INDEX: Any = dace.int32
+MeasuredTimes = Mapping[int, Sequence[Times | None]]
+"""The times of the parts of plans, by the number of the plan."""
 PADDING = 4
 """The most slots of an ELLPACK matrix for each edge; plans also run on graphs with hubs that they were not made for."""
 DEVIATIONS = 8
@@ -99,17 +95,28 @@ class CollectSettings:
             raise DacergnnError(f"graphs={self.graphs}: there are only {self.pool} in the pool; make it larger.")
 
 
+class Store(Protocol):
+    """Takes what a collector measures."""
+
+    def has(self, seed: int, graph: str) -> bool:
+        """Tells whether samples of a layer on a graph are there, which are not measured again."""
+        ...
+
+    def describe(self, seed: int, layer: RandomLayer, plans: Sequence[Compilation]) -> None:
+        """Takes the plans of a layer, before any sample of it."""
+        ...
+
+    def add(self, seed: int, graph: str, facts: GraphFacts, times: MeasuredTimes, slowdown: float) -> None:
+        """Takes the times of plans by their number, or none if they took too long, and how slow the machine was."""
+        ...
+
+
 @dataclass
 class Collector:
-    """Collects samples into a file, and continues where an earlier run stopped.
-
-    Args:
-        about: The first row of the file, which says how and where the samples are made.
-    """
+    """Collects samples into a store, and continues where an earlier run stopped."""
 
     settings: CollectSettings
-    path: Path
-    about: Row
+    store: Store
     _graphs: dict[str, HeteroGraph] = field(default_factory=dict[str, HeteroGraph])
 
     @cached_property
@@ -133,24 +140,20 @@ class Collector:
 
         Args:
             measures: False only builds the programs, into the cache; the machine may do other work meanwhile.
-
-        Raises:
-            DacergnnError: The file holds samples that were made in another way.
         """
         torch.set_num_threads(self.settings.threads)
-        data = DataSet(self.path, {"format": FORMAT, **self.about})
         for seed in self.settings.layers:
             if time.monotonic() > deadline:
                 return
             names = self._names(seed)
-            left = [name for name in names if (seed, name) not in data.done]
+            left = [name for name in names if not self.store.has(seed, name)]
             count = 0
             if left:
                 layer, plans = self._plans(seed, names[0])
                 runnables = _built(layer, plans, self._architectures)
                 if measures:
-                    data.describe(_program(seed, n, layer, compilation) for n, compilation in enumerate(plans))
-                    count = sum(self._measure(data, seed, name, plans, runnables) for name in left)
+                    self.store.describe(seed, layer, plans)
+                    count = sum(self._measure(seed, name, plans, runnables) for name in left)
             yield seed, count
 
     def disagreements(self, model: Predictor, deadline: float) -> Iterator[tuple[int, float]]:
@@ -208,23 +211,17 @@ class Collector:
             compilations += [compilation, *variants]
         return layer, compilations
 
-    def _measure(
-        self, data: DataSet, seed: int, name: str, plans: Sequence[Compilation], runnables: Sequence[Runnable]
-    ) -> int:
+    def _measure(self, seed: int, name: str, plans: Sequence[Compilation], runnables: Sequence[Runnable]) -> int:
         """Measures plans of a layer on a graph; returns how many samples were added."""
         graph = self._graph(name)
         facts = GraphFacts.of(graph)
-        data.describe([{"graph": name, "facts": json.loads(facts.to_json())}])
         fitting = {n: r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
         self._arrays.start_over()
         steps = {n: TimedStep(runnable, graph, self._arrays) for n, runnable in fitting.items()}
         repeat = self.settings.repeat
         ends = (float("inf"), _LARGE_BUDGET_S) if name.startswith("large") else (self.settings.limit, float("inf"))
         times, slowdown = self._undisturbed.measure(lambda: measure(steps, repeat, *ends))
-        if times:
-            data.add(seed, name, times, slowdown, repeat)
-        else:
-            data.leave_out(seed, name, self.settings.limit)
+        self.store.add(seed, name, facts, times, slowdown)
         _forget(graph)
         return len(times)
 
@@ -234,16 +231,6 @@ def _built(layer: RandomLayer, plans: Sequence[Compilation], built_for: tuple[in
     runnables = [Runnable(compilation, results, built_for) for compilation in plans]
     build_runnables(runnables)
     return runnables
-
-
-def _program(seed: int, number: int, layer: RandomLayer, compilation: Compilation) -> Row:
-    return {
-        "layer": seed,
-        "plan": number,
-        "family": layer.family,
-        "answers": dict(compilation.plan.answers),
-        "programs": [written(part) for part in compilation.parts],
-    }
 
 
 def _parsed(layer: RandomLayer) -> dace.SDFG:

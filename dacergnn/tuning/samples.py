@@ -35,6 +35,26 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Measured(Sample):
+    """Holds a sample with what is known of its origin.
+
+    Args:
+        family: Layers of one family resemble each other.
+        runs: Number of runs whose mean time it is.
+        machine: Names the processor, and the number of threads.
+    """
+
+    family: str
+    runs: int
+    machine: str
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Returns the layer, the graph and the machine."""
+        return self.layer, self.graph, self.machine
+
+
+@dataclass(frozen=True)
 class Joined:
     """Holds several programs as one graph without edges between them; `owner` is the program of each operator."""
 

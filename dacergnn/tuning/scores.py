@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dacergnn.tuning.dataset import Measured
+from dacergnn.tuning.samples import Measured
 
 CERTAIN = 2.0
 """Two plans differ if their mean times differ by more than so many standard errors of the difference."""

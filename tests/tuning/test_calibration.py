@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,17 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from benchmarks.learned_model.dataset import samples_of
 from dacergnn import Config
 from dacergnn.cli import main
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
 from dacergnn.tuning import calibration, collect, graphs, programs, tuned
-from dacergnn.tuning.calibration import calibrated, fitted, probe
+from dacergnn.tuning.calibration import Kept, calibrated, fitted, probe
 from dacergnn.tuning.collect import CollectSettings
-from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file, own_file
 from dacergnn.tuning.predictor import Predictor
+from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.tuned import model_of, shipped
 from tests.benchmarks.learned_model import test_dataset
 
@@ -89,8 +91,7 @@ def test_too_little_time_names_the_minutes_that_are_needed(
 ) -> None:
     few = [s for s in samples if s.layer in sorted({s.layer for s in samples})[:layers]]
     monkeypatch.setattr(calibration, "probe", lambda *_: iter([(layers, len(few))]))
-    monkeypatch.setattr(calibration, "load", lambda path: [])
-    monkeypatch.setattr(calibration, "samples_of", lambda rows: few)
+    monkeypatch.setattr(calibration, "Kept", lambda threads: SimpleNamespace(samples=few))
     needed = {0: 2, 1: 2, 3: 1}[layers]
     message = rf"minutes=0.4 are too few: {layers} of the 4 layers .* give {needed} at least .*--minutes {needed}\)"
     with pytest.raises(DacergnnError, match=message):
@@ -98,7 +99,7 @@ def test_too_little_time_names_the_minutes_that_are_needed(
 
 
 @pytest.mark.interpreted
-def test_probes_are_layers_on_which_networks_disagree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_are_layers_on_which_networks_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "DRAWN", 2)
     monkeypatch.setattr(graphs, "EDGES", (200, 400))
     monkeypatch.setattr(programs, "WIDTHS", (4, 8))
@@ -112,11 +113,12 @@ def test_probes_are_layers_on_which_networks_disagree(tmp_path: Path, monkeypatc
         return make(layers, **own)
 
     monkeypatch.setattr(calibration, "CollectSettings", fewer)
-    progress = [*probe(shipped(), 2, float("inf"), tmp_path)]
+    kept = Kept(2)
+    progress = [*probe(shipped(), 2, float("inf"), kept)]
     assert [layers for layers, _ in progress] == [1, 2]
-    rows = load(tmp_path / "samples.jsonl")
-    assert len({row["layer"] for row in rows if "seconds" in row}) > 1
-    assert len(samples_of(rows)) == progress[-1][1]
+    assert len({sample.layer for sample in kept.samples}) > 1
+    assert len(kept.samples) == progress[-1][1]
+    assert all(sample.seconds > 0 and sample.runs == 2 and sample.family for sample in kept.samples)
 
 
 def test_the_command_keeps_the_model_for_this_machine(

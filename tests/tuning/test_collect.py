@@ -14,6 +14,9 @@ from click.testing import CliRunner
 
 from benchmarks.commands import main
 from benchmarks.learned_model.common_layers import common_layer
+from benchmarks.learned_model.dataset import samples_of
+from benchmarks.learned_model.records import collector
+from benchmarks.learned_model.written import read, written
 from dacergnn import Config, interpret, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL, Profile
@@ -21,14 +24,12 @@ from dacergnn.json_lines import Row, Writer, load
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
-from dacergnn.tuning.collect import Collector, CollectSettings
-from dacergnn.tuning.dataset import samples_of
+from dacergnn.tuning.collect import CollectSettings
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times
 from dacergnn.tuning.programs import random_layer
-from dacergnn.tuning.written import read, written
 
 TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)
 """One thread, as all tests beside others: two processes of two threads on two cores wait at every barrier."""
@@ -78,12 +79,12 @@ def samples(rows: list[Row]) -> list[tuple[int, int, str]]:
 @pytest.mark.usefixtures("_quick")
 def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
     path, whole = tmp_path / "samples.jsonl", tmp_path / "whole.jsonl"
-    assert [seed for seed, _ in Collector(TINY, whole, {"machine": "here"}).run()] == [0, 1]
-    first = Collector(TINY, path, {"machine": "here"}).run()
+    assert [seed for seed, _ in collector(TINY, whole, {"machine": "here"}).run()] == [0, 1]
+    first = collector(TINY, path, {"machine": "here"}).run()
     assert next(first)[1] == len(samples(load(path))) > 0
     with path.open("a") as file:
         file.write('{"layer": 1, "torn')
-    again = Collector(TINY, path, {"machine": "here"})
+    again = collector(TINY, path, {"machine": "here"})
     assert dict(again.run())[0] == 0
     rows, expected = load(path), load(whole)
     assert samples(rows) == samples(expected)
@@ -94,21 +95,21 @@ def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
         for mean, deviation in row.get("seconds", ()):
             assert mean > 0 <= deviation
     with pytest.raises(DacergnnError, match="another file"):
-        next(Collector(TINY, path, {"machine": "elsewhere"}).run())
+        next(collector(TINY, path, {"machine": "elsewhere"}).run())
 
 
 @pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
 def test_changed_programs_are_noticed(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
-    next(Collector(TINY, path, {}).run())
+    next(collector(TINY, path, {}).run())
     rows = [row for row in load(path) if row.get("graph") != load(path)[-1]["graph"]]
     for row in rows:
         if "programs" in row:
             row["answers"] = {"another": "answer"}
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DacergnnError, match="plan 0 of layer 0 was another one"):
-        next(Collector(TINY, path, {}).run())
+        next(collector(TINY, path, {}).run())
 
 
 @pytest.mark.interpreted
@@ -116,9 +117,9 @@ def test_changed_programs_are_noticed(tmp_path: Path) -> None:
 def test_slow_ones_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     settings = CollectSettings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9, threads=1)
-    assert list(Collector(settings, path, {}).run()) == [(0, 0)]
+    assert list(collector(settings, path, {}).run()) == [(0, 0)]
     assert sum("too_slow" in row for row in load(path)) == 2
-    assert list(Collector(settings, path, {}).run()) == [(0, 0)]
+    assert list(collector(settings, path, {}).run()) == [(0, 0)]
     assert sum("too_slow" in row for row in load(path)) == 2
 
 
@@ -187,7 +188,7 @@ def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(collect, "_LARGE_BUDGET_S", 0.0)
     path = tmp_path / "samples.jsonl"
     settings = CollectSettings(range(2), common_layer, 8, 8, 1, 0, 0.4, 0.3, 9, 0.05, threads=1)
-    assert sum(count for _, count in Collector(settings, path, {}).run()) > 4
+    assert sum(count for _, count in collector(settings, path, {}).run()) > 4
     rows = load(path)
     edges = {row["graph"]: row["facts"]["rows"]["E"] for row in rows if "facts" in row}
     kinds = {"small": range(20, 41), "large": range(500, 601), "plain": range(200, 401), "typed": range(200, 401)}

@@ -9,6 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from benchmarks.learned_model.records import collector
 from dacergnn import Config, Plan, parse
 from dacergnn.cli import main
 from dacergnn.cli import tune as command
@@ -21,7 +22,7 @@ from dacergnn.program import Program
 from dacergnn.runtime.cuda_executable import CUDAExecutable
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
-from dacergnn.tuning.collect import INDEX, Collector, CollectSettings
+from dacergnn.tuning.collect import INDEX, CollectSettings
 from dacergnn.tuning.features import RATES
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
@@ -121,7 +122,7 @@ def test_samples_of_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(collect, "Reference", reference)
     path = tmp_path / "samples.jsonl"
     settings = CollectSettings(range(1), graphs=1, pool=1, builds=1, variants=0, repeat=1, limit=1e9, device="cuda")
-    ((_, count),) = Collector(settings, path, {}).run()
+    ((_, count),) = collector(settings, path, {}).run()
     assert count == 1
     assert places == ["cuda", "cuda"]
     answers = next(row["answers"] for row in load(path) if "answers" in row)

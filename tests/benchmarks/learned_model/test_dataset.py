@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 
 from benchmarks.learned_model.common_layers import common_layer
+from benchmarks.learned_model.dataset import samples_of
 from benchmarks.learned_model.division import FOLDS, divide
+from benchmarks.learned_model.records import FORMAT
+from benchmarks.learned_model.written import written
 from dacergnn import Config, parse
 from dacergnn.errors import DacergnnError
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.json_lines import Row, load
 from dacergnn.sdfg_passes import compile_program
-from dacergnn.tuning.collect import FORMAT
-from dacergnn.tuning.dataset import Measured, samples_of
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.programs import RandomLayer, random_layer
+from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import scores
-from dacergnn.tuning.written import written
 
 FILES = Path(__file__).parents[3] / "benchmarks"
 SHIPPED = FILES / "performance_samples.jsonl.xz"

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.commands import main
+from benchmarks.learned_model.dataset import samples_of
 from benchmarks.learned_model.division import machine_factors, on_one_scale
 from benchmarks.learned_model.judging import Budget, on_another_machine
 from dacergnn.json_lines import load
-from dacergnn.tuning.dataset import samples_of
 from dacergnn.tuning.predictor import Predictor
 from tests.benchmarks.learned_model.test_dataset import SHIPPED
 

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import hypot
 
+from benchmarks.learned_model.written import read
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 from dacergnn.tuning.features import THREADS, Described, describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.samples import Sample
-from dacergnn.tuning.written import read
-
-
-@dataclass(frozen=True)
-class Measured(Sample):
-    """Holds a sample of a data set.
-
-    Args:
-        family: Layers of one family resemble each other.
-        runs: Number of runs whose mean time it is.
-        machine: Names the processor, and the number of threads.
-    """
-
-    family: str
-    runs: int
-    machine: str
-
-    @property
-    def group(self) -> tuple[str, ...]:
-        """Returns the layer, the graph and the machine."""
-        return self.layer, self.graph, self.machine
+from dacergnn.tuning.samples import Measured
 
 
 def samples_of(rows: Iterable[Row]) -> list[Measured]:

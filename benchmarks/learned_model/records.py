@@ -7,12 +7,18 @@ and its SDFGs as `written` returns them. Samples name both.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.learned_model.written import written
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, Writer, load
-from dacergnn.tuning.measure import Times
+from dacergnn.sdfg_passes import Compilation
+from dacergnn.tuning.collect import Collector, CollectSettings, MeasuredTimes
+from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.programs import RandomLayer
+
+FORMAT = 1
 
 
 class DataSet:
@@ -22,8 +28,11 @@ class DataSet:
         done: The pairs of layer and graph that have been measured.
     """
 
-    def __init__(self, path: Path, about: Row) -> None:
+    def __init__(self, path: Path, settings: CollectSettings, about: Row) -> None:
         """Opens or makes a file.
+
+        Args:
+            about: Says how and where the samples are made, in the first row.
 
         Raises:
             DacergnnError: By ``about``, the samples in the file were made in another way.
@@ -32,9 +41,22 @@ class DataSet:
         self.done = {(row["layer"], row["graph"]) for row in rows if "graph" in row and "layer" in row}
         self._path, self._writer = path, Writer(path)
         self._described = {_described(row): row for row in rows if not _is_result(row)}
-        self.describe([about])
+        self._settings = settings
+        self._describe([{"format": FORMAT, **about}])
 
-    def describe(self, rows: Iterable[Row]) -> None:
+    def has(self, seed: int, graph: str) -> bool:
+        """Tells whether a layer has been measured on a graph."""
+        return (seed, graph) in self.done
+
+    def describe(self, seed: int, layer: RandomLayer, plans: Sequence[Compilation]) -> None:
+        """Writes the programs of a layer, unless they are in the file."""
+        about = {"layer": seed, "family": layer.family}
+        self._describe(
+            about | {"plan": n, "answers": dict(plan.plan.answers), "programs": [written(part) for part in plan.parts]}
+            for n, plan in enumerate(plans)
+        )
+
+    def _describe(self, rows: Iterable[Row]) -> None:
         """Writes the descriptions that samples refer to, unless they are in the file.
 
         Raises:
@@ -47,26 +69,27 @@ class DataSet:
         self._writer.write(row for name, row in descriptions.items() if name not in self._described)
         self._described |= descriptions
 
-    def add(
-        self, layer: int, graph: str, times: Mapping[int, Sequence[Times | None]], slowdown: float, repeat: int
-    ) -> None:
+    def add(self, seed: int, graph: str, facts: GraphFacts, times: MeasuredTimes, slowdown: float) -> None:
         """Adds samples of plans of a layer on a graph, with the slowdown of the machine by other work meanwhile.
 
-        Samples of other than ``repeat`` runs say so.
+        Samples of other than the usual number of runs say so. Without any, the layer has taken too long.
         """
-        for_all = {"layer": layer, "graph": graph, "slowdown": round(slowdown, 2)}
-        rows: list[Row] = []
+        self._describe([{"graph": graph, "facts": json.loads(facts.to_json())}])
+        repeat = self._settings.repeat
+        for_all: Row = {"layer": seed, "graph": graph}
+        rows: list[Row] = [] if times else [{**for_all, "too_slow": self._settings.limit}]
+        for_all["slowdown"] = round(slowdown, 2)
         for plan, parts in times.items():
             own = [part for part in parts if part is not None]
             runs = {} if own[0].runs == repeat else {"runs": own[0].runs}
             rows.append({**for_all, **runs, "plan": plan, "seconds": [[t.mean, t.deviation] for t in own]})
         self._writer.write(rows)
-        self.done.add((layer, graph))
+        self.done.add((seed, graph))
 
-    def leave_out(self, layer: int, graph: str, limit: float) -> None:
-        """Notes that a layer took longer than ``limit`` seconds on a graph."""
-        self._writer.write([{"layer": layer, "graph": graph, "too_slow": limit}])
-        self.done.add((layer, graph))
+
+def collector(settings: CollectSettings, path: Path, about: Row) -> Collector:
+    """Returns what collects samples into a file, which says ``about`` first."""
+    return Collector(settings, DataSet(path, settings, about))
 
 
 def _is_result(row: Row) -> bool:
