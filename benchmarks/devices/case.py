@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -15,13 +15,14 @@ from benchmarks.devices.replay import replayed
 from benchmarks.devices.settings import DeviceSettings
 from benchmarks.relational import ours, peers, plain_torch
 from benchmarks.relational.candidate import Built, Candidate, make_step, unwrapped
-from benchmarks.relational.entry import Entry
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem
+from benchmarks.relational.record import about
 from benchmarks.relational.reference import UNCOMPARED, Reference, compute_reference, max_error
 from dacergnn.bench.measure import Timing, clock_of, interleave
 from dacergnn.bench.memory import settle_device
 from dacergnn.config import Config
+from dacergnn.json_lines import Row
 
 PEERS = (*peers.LIBRARIES, "torch", "grouped")
 """Names of the kinds of peers, as candidates have them."""
@@ -53,14 +54,15 @@ class DeviceCase:
         self.lost = False
         """Tells whether this process can no longer use the device, so that no other candidate can run in it."""
 
-    def measure(self, mode: str) -> list[Entry]:
-        """Returns the entries of all candidates in a mode ("infer" or "train"), ours first."""
-        entries = [self._alone(candidate, mode) for candidate in self._candidates()]
-        quick = [e for e in self._best(entries) if e.ms is not None and e.ms < self.settings.replay_below_ms]
-        captured = [e.candidate for e in quick if e.candidate.library not in peers.LIBRARIES] if self.cuda else []
-        entries += [self._alone(replace(c, name=f"{c.name} replayed", replayed=True), mode) for c in captured]
-        self._interleave([*self._best(entries), *[e for e in entries if e.candidate.replayed]], mode)
-        return entries
+    def measure(self, mode: str) -> list[Row]:
+        """Returns the rows of all candidates in a mode ("infer" or "train"), ours first."""
+        rows = {candidate: self._alone(candidate, mode) for candidate in self._candidates()}
+        quick = [c for c in self._best(rows) if rows[c]["ms"] < self.settings.replay_below_ms]
+        captured = [c for c in quick if c.library not in peers.LIBRARIES] if self.cuda else []
+        replays = [replace(c, name=f"{c.name} replayed", replayed=True) for c in captured]
+        rows |= {candidate: self._alone(candidate, mode) for candidate in replays}
+        self._interleave({c: rows[c] for c in (*self._best(rows), *replays)}, mode)
+        return [*rows.values()]
 
     def _candidates(self) -> list[Candidate]:
         settings, model = self.settings, self.model
@@ -76,56 +78,56 @@ class DeviceCase:
                 candidates += peers.candidates(model, (name,), compiled=False)
         return candidates
 
-    def _best(self, entries: list[Entry]) -> list[Entry]:
+    def _best(self, rows: Mapping[Candidate, Row]) -> list[Candidate]:
         """Returns ours and the fastest others, without replayed ones."""
-        timed = sorted((e for e in entries if e.ms is not None and not e.candidate.replayed), key=lambda e: e.timing.ms)
-        chosen = [e for e in timed if e.candidate.library == "ours"]
+        timed = [c for c, row in rows.items() if row["ms"] is not None and not c.replayed]
+        timed.sort(key=lambda c: rows[c]["ms"])
+        chosen = [c for c in timed if c.library == "ours"]
         for library in PEERS:
-            chosen += [e for e in timed if e.candidate.library == library][: self.settings.finalists]
+            chosen += [c for c in timed if c.library == library][: self.settings.finalists]
         return chosen
 
-    def _alone(self, candidate: Candidate, mode: str) -> Entry:
+    def _alone(self, candidate: Candidate, mode: str) -> Row:
         """Measures time, peak memory and error of one candidate while no other holds memory."""
-        entry, train = Entry(candidate), mode == "train"
+        row, train = about(candidate), mode == "train"
         if self.lost or time.monotonic() > self.deadline:
-            entry.status, entry.note = "skipped", "the device was lost to this process before" if self.lost else ""
-            return entry
+            note = "the device was lost to this process before" if self.lost else ""
+            return row | {"status": "skipped", "note": note}
         need = candidate.memory(self.problem, train) * self.problem.x.itemsize / 4
         if candidate.library in peers.LIBRARIES and need > self._memory():
-            entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.0f} GB"
-            return entry
+            return row | {"status": "out of memory", "note": f"estimated at {need / 1e9:.0f} GB"}
         try:
             before = self._settle()
             step, built = self._step(candidate, train)
             step()
             out = step()
-            entry.peak_mb = self._peak(before)
-            self._validate(entry, built, out, train)
-            entry.timing = self._samples(step)
+            row["peak_mb"] = self._peak(before)
+            row |= self._validated(candidate, built, out, train)
+            if row["status"] == "ok":
+                row |= self._samples(step).as_json()
         except torch.OutOfMemoryError:
-            entry.status = "out of memory"
+            row["status"] = "out of memory"
         except Exception as error:  # a candidate's failure is a result, shown in the table
-            entry.status, entry.note = "failed", _text(error)
-        self.lost = entry.status == "failed" and not self._usable()
-        return entry
+            row |= {"status": "failed", "note": _text(error)}
+        self.lost = row["status"] == "failed" and not self._usable()
+        return row
 
     def _step(self, candidate: Candidate, train: bool) -> tuple[Step, Built]:
         built = candidate.build(self.problem, self.shared, unwrapped)
         step = make_step(built, self.problem, train)
         return (replayed(step) if candidate.replayed else step), built
 
-    def _validate(self, entry: Entry, built: Built, out: Any, train: bool) -> None:
-        function, tolerance = entry.candidate.function, self.settings.tolerance
-        reference = self._reference(function) if function else None
+    def _validated(self, candidate: Candidate, built: Built, out: Any, train: bool) -> Row:
+        reference = self._reference(candidate.function) if candidate.function else None
         if reference is None:
-            entry.note = UNCOMPARED if function else ""
-            return
-        entry.error = max_error(reference, built, self.problem, out, train)
-        if not entry.error <= tolerance:
-            note = f"differs from the float64 reference by {entry.error:.1e}"
+            return {"note": UNCOMPARED if candidate.function else ""}
+        row: Row = {"max_error": max_error(reference, built, self.problem, out, train)}
+        if not row["max_error"] <= self.settings.tolerance:
+            row["note"] = f"differs from the float64 reference by {row['max_error']:.1e}"
             # In short types, libraries may round long sums as they like, so a deviation is no error of theirs.
-            short = self.settings.dtype.itemsize < 4 and entry.candidate.library in peers.LIBRARIES
-            entry.status, entry.note = ("ok" if short else "wrong"), note
+            short = self.settings.dtype.itemsize < 4 and candidate.library in peers.LIBRARIES
+            row["status"] = "ok" if short else "wrong"
+        return row
 
     def _reference(self, function: str) -> Reference | None:
         if function not in self.references:
@@ -141,26 +143,26 @@ class DeviceCase:
             self.clock.take_turn(step, timing)
         return timing
 
-    def _interleave(self, entries: list[Entry], mode: str) -> None:
-        """Times the entries again, in turns; if this fails or memory is too small for all, their first times stay."""
-        steps: dict[str, Step] = {}
-        timings: dict[str, Timing] = {}
+    def _interleave(self, rows: Mapping[Candidate, Row], mode: str) -> None:
+        """Times candidates again, in turns; if this fails or memory is too small for all, their first times stay."""
+        steps: dict[Candidate, Step] = {}
+        timings: dict[Candidate, Timing] = {}
         reason = ""
         try:
             self._settle()
-            for entry in entries:
-                steps[entry.label] = self._step(entry.candidate, mode == "train")[0]
-                steps[entry.label]()
+            for candidate in rows:
+                steps[candidate] = self._step(candidate, mode == "train")[0]
+                steps[candidate]()
             timings = interleave(steps, self.settings.repeat, self.settings.budget_s, clock=self.clock)
         except torch.OutOfMemoryError:
             reason = ": no memory for all"
         except Exception as error:
             reason = f": {_text(error)}"
-        for entry in entries:
-            if entry.label in timings:
-                entry.timing = timings[entry.label]
+        for candidate, row in rows.items():
+            if candidate in timings:
+                row |= timings[candidate].as_json()
             else:
-                entry.note = f"{entry.note} timed by itself{reason}".strip()
+                row["note"] = f"{row['note']} timed by itself{reason}".strip()
         steps.clear()
         self.lost = self.lost or not self._usable()
 

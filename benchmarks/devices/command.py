@@ -29,21 +29,21 @@ import torch
 
 from benchmarks.devices.ahead import Background
 from benchmarks.devices.case import DeviceCase, own_candidate
-from benchmarks.devices.report import Line, append_line, case_line, is_complete, key_of, read_lines
 from benchmarks.devices.settings import DeviceSettings
 from benchmarks.devices.tables import markdown
 from benchmarks.relational import peers
 from benchmarks.relational.bound import bound
 from benchmarks.relational.candidate import make_step, unwrapped
-from benchmarks.relational.entry import Entry
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem, load_problem
+from benchmarks.relational.record import Line, append_line, case_line, is_complete, key_of, label_of, read_lines
 from benchmarks.relational.settings import MODELS
 from dacergnn.bench.environment import about, load
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.cli.options import available, rates_option
 from dacergnn.errors import ArrayError
+from dacergnn.json_lines import Row
 from dacergnn.native.cache import cache_folder
 from dacergnn.native.cache_files import make_folder
 
@@ -265,21 +265,21 @@ def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int,
             for mode in [how for name, how in cases if name == model]:
                 if time.monotonic() > deadline:
                     return
-                entries = case.measure(mode)
+                rows = case.measure(mode)
                 limit = bound(model, mode, sizes, hidden, rates, settings.dtype.itemsize)
                 line = case_line(
-                    model, data, mode, entries, limit, precision=settings.precision, hidden=hidden,
+                    model, data, mode, rows, limit, precision=settings.precision, hidden=hidden,
                     against=settings.against, edges=problem.num_edges, sizes=sizes, rates=asdict(rates),
                     resident_bytes=resident, load_before=before, load_after=load(),
                 )  # fmt: skip
                 append_line(path, line)
-                click.echo(f"{model} {data} {mode}: {', '.join(f'{e.label} {_state(e)}' for e in entries)}")
+                click.echo(f"{model} {data} {mode}: {', '.join(f'{label_of(row)} {_state(row)}' for row in rows)}")
                 if case.lost:
                     return  # another process measures the remaining cases
 
 
-def _state(entry: Entry) -> str:
-    return f"{entry.status} {entry.note}" if entry.ms is None else f"{entry.ms:.3g} ms"
+def _state(row: Row) -> str:
+    return f"{row['status']} {row['note']}" if row["ms"] is None else f"{row['ms']:.3g} ms"
 
 
 def _architecture(device: str) -> int | None:

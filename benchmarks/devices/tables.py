@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from benchmarks.devices.report import PEERS, Line, Summary, kind_of, merged, ms_of, width_of
+from benchmarks.relational.record import PEERS, Line, Summary, kind_of, merged, ms_of, width_of
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
 from dacergnn.tables import Table
 

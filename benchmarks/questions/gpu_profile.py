@@ -19,7 +19,7 @@ import click
 import torch
 
 import dacergnn
-from benchmarks.devices.report import Line, append_line, read_lines
+from benchmarks.relational.record import Line, append_line, read_lines
 from benchmarks.relational.settings import MODELS
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names

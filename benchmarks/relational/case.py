@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
 
 from benchmarks.relational import ours, peers
 from benchmarks.relational.candidate import Candidate, make_layer_step, make_step, unwrapped
-from benchmarks.relational.entry import Entry, fastest
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem
+from benchmarks.relational.record import about, fastest, label_of
 from benchmarks.relational.reference import UNCOMPARED, Reference, compute_reference, max_error, reference_memory
 from benchmarks.relational.settings import BenchSettings
 from benchmarks.relational.trial import Trial, cached_times
 from dacergnn.bench.measure import HOPELESS, Timing
 from dacergnn.bench.runner import Experiment, Limits, Ready, Step, Turns, weigh
+from dacergnn.json_lines import Row
 
 TRIAL_BYTES = 12 << 30
 """Bytes that the process of one candidate may take."""
@@ -40,26 +41,29 @@ class Case(Experiment[Candidate]):
         self.limit = torch.cuda.mem_get_info()[1] if problem.x.is_cuda else settings.memory_limit
         """Bytes that a candidate may need."""
 
-    def measure(self) -> list[Entry]:
-        """Returns the entries of all candidates, ours first."""
+    def measure(self) -> list[Row]:
+        """Returns the rows of all candidates, ours first."""
         settings = self.settings
         levels = settings.levels if settings.ours else ()
         candidates = [ours.candidate(self.model, level, settings.plan) for level in levels]
         candidates += [c for c in peers.candidates(self.model, settings.against, compiled=False) if self._is_wanted(c)]
         turns = Turns(self, self.limits.modes, str(self.problem.x.device))
-        entries = [self._prepare(candidate, turns) for candidate in candidates]
+        rows = {candidate: self._prepare(candidate, turns) for candidate in candidates}
         if settings.compiled:
-            entries += self._compile(entries, turns)
+            rows |= self._compile(rows, turns)
         self.progress(f"timing {len(turns.steps[self.mode])} candidates, {settings.budget_s:g} s at most")
         turns.time(settings.repeat, settings.budget_s)
-        for entry in entries:
-            entry.timing = turns.timings[self.mode].get(entry.candidate, entry.timing)
-            entry.layer = turns.timings[self.mode].get(_alone(entry.candidate), entry.layer)
+        timings = turns.timings[self.mode]
+        for candidate, row in rows.items():
+            if candidate in timings:
+                row |= timings[candidate].as_json()
+            if _alone(candidate) in timings:
+                row |= timings[_alone(candidate)].as_json("layer_")
         turns.steps.clear()
         self.alone.clear()
         if settings.memory:
-            self._weigh(entries)
-        return entries
+            self._weigh(rows)
+        return [*rows.values()]
 
     def _is_wanted(self, peer: Candidate) -> bool:
         names = self.settings.layers
@@ -81,61 +85,59 @@ class Case(Experiment[Candidate]):
             self.alone[candidate] = make_layer_step(built, built.forward())
         return Ready({self.mode: step}, check)
 
-    def _prepare(self, candidate: Candidate, turns: Turns[Candidate]) -> Entry:
+    def _prepare(self, candidate: Candidate, turns: Turns[Candidate]) -> Row:
         """Validates a candidate, which takes turns unless it is a peer that is too slow."""
-        entry, settings = Entry(candidate), self.settings
-        self.progress(f"building and validating {entry.label}")
+        row, settings = about(candidate), self.settings
+        self.progress(f"building and validating {label_of(row)}")
         need = candidate.memory(self.problem, self.mode == "train")
         if need > self.limit:
-            entry.status, entry.note = "out of memory", f"estimated at {need / 1e9:.1f} GB"
-            return entry
-        row = turns.add(candidate)
-        entry.status, entry.note, entry.error = row["status"], row["note"], row.get("max_error")
-        entry.timing = turns.timings[self.mode].get(candidate, entry.timing)
-        slow = entry.ms is not None and entry.ms > 1e3 * min(settings.call_limit_s, settings.budget_s)
-        if slow and candidate.library != "ours":
+            return row | {"status": "out of memory", "note": f"estimated at {need / 1e9:.1f} GB"}
+        row |= turns.add(candidate)
+        if candidate not in turns.steps[self.mode]:
+            return row
+        row |= turns.timings[self.mode][candidate].as_json()
+        if row["ms"] > 1e3 * min(settings.call_limit_s, settings.budget_s) and candidate.library != "ours":
             turns.steps[self.mode].pop(candidate)
-            entry.note = "too slow to repeat"
-        if candidate in self.alone and candidate in turns.steps[self.mode]:
+            row["note"] = "too slow to repeat"
+        elif candidate in self.alone:
             self.alone[candidate]()
             turns.steps[self.mode][_alone(candidate)] = self.alone[candidate]
-        return entry
+        return row
 
     def _reference(self, function: str) -> Reference:
         if function not in self.references:
             self.references[function] = compute_reference(function, self.problem, self.shared)
         return self.references[function]
 
-    def _compile(self, entries: list[Entry], turns: Turns[Candidate]) -> list[Entry]:
+    def _compile(self, rows: Mapping[Candidate, Row], turns: Turns[Candidate]) -> dict[Candidate, Row]:
         """Tries promising library layers with torch.compile in their own processes; interleaves the fast ones."""
-        libraries = [e for e in entries if e.candidate.library in peers.LIBRARIES]
-        best = fastest(libraries)
-        results: list[Entry] = []
-        for eager in libraries:
-            if best is None or eager.ms is None or eager.ms > HOPELESS * best.timing.ms:
+        libraries = {candidate: row for candidate, row in rows.items() if candidate.library in peers.LIBRARIES}
+        best = fastest(libraries.values())
+        results: dict[Candidate, Row] = {}
+        for eager, row in libraries.items():
+            if best is None or row["ms"] is None or row["ms"] > HOPELESS * best["ms"]:
                 continue
-            candidate = peers.through_compiler(eager.candidate)
-            self.progress(f"trying {eager.label} with torch.compile")
+            candidate = peers.through_compiler(eager)
+            self.progress(f"trying {label_of(row)} with torch.compile")
             answer = cached_times(self.trial, candidate.named, self.limits)
             if "error" in answer:
-                results.append(Entry(candidate, status="failed", note=answer["error"]))
+                results[candidate] = about(candidate) | {"status": "failed", "note": answer["error"]}
                 continue
             # Scaled, because a cached answer may be from a day when the machine was busier.
-            expected = eager.timing.ms * answer["ms"] / answer["eager_ms"]
-            if expected > best.timing.ms * 1.3:
-                results.append(Entry(candidate, Timing([expected / 1e3]), note="measured apart"))
+            expected = row["ms"] * answer["ms"] / answer["eager_ms"]
+            if expected > best["ms"] * 1.3:
+                results[candidate] = about(candidate) | Timing([expected / 1e3]).as_json() | {"note": "measured apart"}
             else:
-                results.append(self._prepare(candidate, turns))
+                results[candidate] = self._prepare(candidate, turns)
         return results
 
-    def _weigh(self, entries: list[Entry]) -> None:
+    def _weigh(self, rows: Mapping[Candidate, Row]) -> None:
         """Measures the peak memory of ours and of the library layers that finish."""
-        for entry in entries:
-            if entry.candidate.library == "torch" or entry.candidate.compiled or entry.ms is None:
+        for candidate, row in rows.items():
+            if candidate.library == "torch" or candidate.compiled or row["ms"] is None:
                 continue
-            self.progress(f"measuring the memory of {entry.label}")
-            found = weigh(self.trial, entry.candidate.named, self.limits, self.mode)
-            entry.peak_mb, entry.note = found["peak_mb"], found.get("note", entry.note)
+            self.progress(f"measuring the memory of {label_of(row)}")
+            row |= weigh(self.trial, candidate.named, self.limits, self.mode)
 
 
 def _alone(candidate: Candidate) -> Candidate:

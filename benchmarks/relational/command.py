@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import textwrap
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks.relational.report import Report, Row, candidate_table, geomean_table, geometric_means, row_table
+from benchmarks.relational.record import Line
+from benchmarks.relational.report import candidate_table, geomean_table, geometric_means, row_table
 from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
+from dacergnn.bench.environment import write_run
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.cli.bars import progress_bar, teller
@@ -79,18 +81,16 @@ def relational(
         return
     click.echo(textwrap.fill(_announced(settings, widths), terminal_width()), err=True)
     all_settings = [replace(settings, hidden=width) for width in widths]
-    report, *others = _run(all_settings, console, everything)
-    for other in others:
-        report.add(other)
-        report.settings["hidden"] = list(hidden)
-    click.echo(row_table(report.rows).text(wide=wide))
-    click.echo(f"\n{geomean_table(geometric_means(report.rows))}")
+    lines = _run(all_settings, console, everything)
+    click.echo(row_table(lines).text(wide=wide))
+    click.echo(f"\n{geomean_table(geometric_means(lines))}")
     if path is not None:
-        report.write(path)
+        write_run(path, lines, settings=asdict(settings) | {"hidden": hidden})
         console.print(f"Results written to {path}")
-    wrong = [row for row in report.rows if row["ours_status"].startswith(("wrong", "failed"))]
-    for row in wrong:
-        console.print(f"[red]{row['model']} on {row['data']}, {row['mode']}: {row['ours_status']}")
+    own = [(line, c) for line in lines for c in line["candidates"] if c["library"] == "ours"]
+    wrong = [(line, c) for line, c in own if c["status"] in ("wrong", "failed")]
+    for line, c in wrong:
+        console.print(f"[red]{line['model']} on {line['data']}, {line['mode']}: {c['status']} {c['note']}")
     if wrong:
         sys.exit(1)
 
@@ -116,23 +116,24 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _run(all_settings: list[BenchSettings], console: Console, everything: bool) -> list[Report]:
+def _run(all_settings: list[BenchSettings], console: Console, everything: bool) -> list[Line]:
     from benchmarks.relational.runner import run
 
     total, start = sum(map(_cases, all_settings)), time.monotonic()
     with progress_bar(console) as bar:
         task = bar.add_task("starting", total=total)
 
-        def on_case(rows: list[Row]) -> None:
+        def on_case(line: Line) -> None:
             bar.advance(task)
             done, seconds = round(bar.tasks[0].completed), time.monotonic() - start
             if not console.is_terminal:
                 left = f"; about {_duration(seconds / done * (total - done))} left" if done < total else ""
                 click.echo(f"{done} of {total} cases done after {_duration(seconds)}{left}", err=True)
             if everything:
-                console.print(f"{candidate_table(rows[0])}\n", markup=False, highlight=False, soft_wrap=True)
+                console.print(f"{candidate_table(line)}\n", markup=False, highlight=False, soft_wrap=True)
 
-        return [run(settings, progress=teller(bar, console), on_case=on_case) for settings in all_settings]
+        runs = (run(settings, progress=teller(bar, console), on_case=on_case) for settings in all_settings)
+        return [line for lines in runs for line in lines]
 
 
 def _overhead_table(settings: BenchSettings) -> Table:

@@ -14,7 +14,7 @@ from benchmarks.relational.bound import bound
 from benchmarks.relational.case import Case
 from benchmarks.relational.peers import LIBRARIES, library_module
 from benchmarks.relational.problem import load_problem
-from benchmarks.relational.report import Report, Row, make_rows
+from benchmarks.relational.record import Line, case_line
 from benchmarks.relational.settings import BenchSettings
 from dacergnn.bench.environment import load
 from dacergnn.bench.rates import measure_rates
@@ -24,15 +24,15 @@ def run(
     settings: BenchSettings | None = None,
     *,
     progress: Callable[[str], None] | None = None,
-    on_case: Callable[[list[Row]], None] | None = None,
+    on_case: Callable[[Line], None] = lambda line: None,
     **options: Any,
-) -> Report:
-    """Measures every case and returns the report.
+) -> list[Line]:
+    """Measures every case and returns their lines.
 
     Args:
         settings: What to measure; or give the fields of BenchSettings as keyword arguments.
         progress: Called with a line that says what is being done.
-        on_case: Called with the rows of every case as soon as it is done.
+        on_case: Called with the line of every case as soon as it is done.
 
     Raises DacergnnError for settings that cannot be met, DacergnnError where a data set cannot be loaded.
     """
@@ -47,13 +47,13 @@ def run(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the libraries warn about their own internals
-            return _run(settings, tell, on_case or (lambda rows: None))
+            return _run(settings, tell, on_case)
     finally:
         torch.set_num_threads(threads)
 
 
-def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable[[list[Row]], None]) -> Report:
-    report = Report(settings=asdict(settings))
+def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable[[Line], None]) -> list[Line]:
+    lines: list[Line] = []
     for data in settings.data:
         tell(f"{data}: loading")
         problem = load_problem(data, settings.hidden, settings.seed).to(settings.device)
@@ -63,13 +63,14 @@ def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable
                 head = f"{model} on {data}, {mode}"
                 tell(f"{head}: measuring the machine")
                 rates = measure_rates(problem.num_nodes, settings.hidden, settings.device)
-                report.rates[data] = asdict(rates)
                 case = Case(model, mode, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
                 before = load()
-                entries = case.measure()
-                rows = make_rows(model, data, mode, entries, bound(model, mode, sizes, settings.hidden, rates))
-                more = {"hidden": settings.hidden, "load_before": before, "load_after": load()}
-                rows = [{**row, **more} for row in rows]
-                report.rows += rows
-                on_case(rows)
-    return report
+                candidates = case.measure()
+                line = case_line(
+                    model, data, mode, candidates, bound(model, mode, sizes, settings.hidden, rates),
+                    precision="float32", hidden=settings.hidden, against=settings.against, edges=problem.num_edges,
+                    sizes=sizes, rates=asdict(rates), load_before=before, load_after=load(),
+                )  # fmt: skip
+                lines.append(line)
+                on_case(line)
+    return lines

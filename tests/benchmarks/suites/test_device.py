@@ -19,16 +19,17 @@ from benchmarks.devices import case as device_case
 from benchmarks.devices import command as gpu
 from benchmarks.devices.ahead import Background
 from benchmarks.devices.case import DeviceCase
-from benchmarks.devices.report import (
-    append_line,
-    read_lines,
-)
 from benchmarks.devices.settings import DeviceSettings
 from benchmarks.relational import peers, plain_torch
 from benchmarks.relational.bound import bound, plans
 from benchmarks.relational.candidate import Candidate, make_step, unwrapped
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem
+from benchmarks.relational.record import (
+    append_line,
+    label_of,
+    read_lines,
+)
 from benchmarks.relational.reference import compute_reference, max_error
 from dacergnn.bench.rates import precision
 from dacergnn.config import Rates
@@ -82,10 +83,10 @@ def test_grouped_products_in_bfloat16(problem: Problem) -> None:
 def test_a_case_validates_every_candidate_and_times_the_best_in_turns(problem: Problem, plain_ours: None) -> None:
     case = DeviceCase("rgcn", problem, SETTINGS)
     for mode in ("infer", "train"):
-        entries = case.measure(mode)
-        assert [e.label for e in entries[:2]] == ["ours O2", "ours hector"]
-        assert len(entries) == 2 + 6 + 4 + 4
-        assert all(e.status == "ok" and e.ms is not None and e.error is not None and e.error < 1e-5 for e in entries)
+        rows = case.measure(mode)
+        assert [label_of(row) for row in rows[:2]] == ["ours O2", "ours hector"]
+        assert len(rows) == 2 + 6 + 4 + 4
+        assert all(row["status"] == "ok" and row["ms"] > 0 and row["max_error"] < 1e-5 for row in rows)
 
 
 def test_a_wrong_candidate_has_no_time(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +106,12 @@ def test_a_wrong_candidate_has_no_time(problem: Problem, monkeypatch: pytest.Mon
     monkeypatch.setattr(device_case, "own_candidate", broken)
     settings = replace(SETTINGS, levels=("O2", "hector", "O0"), against=())
     wrong, failed, full = DeviceCase("rgcn", problem, settings).measure("infer")
-    assert (wrong.status, wrong.ms) == ("wrong", None)
-    assert "differs from the float64 reference by" in wrong.note
-    assert (failed.status, failed.note) == ("failed", "ValueError: cannot be built")
-    assert full.status == "out of memory"
+    assert (wrong["status"], wrong["ms"]) == ("wrong", None)
+    assert "differs from the float64 reference by" in wrong["note"]
+    assert (failed["status"], failed["note"]) == ("failed", "ValueError: cannot be built")
+    assert full["status"] == "out of memory"
     late = DeviceCase("rgcn", problem, settings, deadline=-math.inf).measure("infer")
-    assert {e.status for e in late} == {"skipped"}
+    assert {row["status"] for row in late} == {"skipped"}
 
 
 def test_a_lost_device_costs_no_result(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +139,10 @@ def test_a_lost_device_costs_no_result(problem: Problem, monkeypatch: pytest.Mon
     monkeypatch.setattr(DeviceCase, "_settle", settle)
     case = DeviceCase("rgcn", problem, replace(SETTINGS, levels=("O2", "hector", "O0"), against=()))
     first, failed, behind = case.measure("infer")
-    assert first.ms is not None
-    assert first.note == "timed by itself: RuntimeError: the allocator is capturing"
-    assert (failed.status, failed.note) == ("failed", "RuntimeError: capture failed")
-    assert (behind.status, behind.note) == ("skipped", "the device was lost to this process before")
+    assert first["ms"] is not None
+    assert first["note"] == "timed by itself: RuntimeError: the allocator is capturing"
+    assert (failed["status"], failed["note"]) == ("failed", "RuntimeError: capture failed")
+    assert (behind["status"], behind["note"]) == ("skipped", "the device was lost to this process before")
     assert case.lost
 
 
@@ -179,9 +180,9 @@ def test_peers_that_cannot_run_here_are_left_out(monkeypatch: pytest.MonkeyPatch
 def test_dgl_is_a_peer(model: str, problem: Problem, plain_ours: None) -> None:
     pytest.importorskip("dgl")
     assert peers.absence("dgl", problem.x.device) == ""
-    entries = DeviceCase(model, problem, replace(SETTINGS, against=("dgl",))).measure("train")
-    assert {e.candidate.library for e in entries} == {"ours", "dgl"}
-    assert all(e.status == "ok" and e.ms is not None for e in entries), [e.note for e in entries]
+    rows = DeviceCase(model, problem, replace(SETTINGS, against=("dgl",))).measure("train")
+    assert {row["library"] for row in rows} == {"ours", "dgl"}
+    assert all(row["status"] == "ok" and row["ms"] is not None for row in rows), [row["note"] for row in rows]
 
 
 def test_kernels_are_built_ahead(tmp_path: Path) -> None:

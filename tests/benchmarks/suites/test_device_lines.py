@@ -8,30 +8,32 @@ from pathlib import Path
 import pytest
 
 from benchmarks.devices import command as gpu
-from benchmarks.devices.report import (
+from benchmarks.devices.tables import CARD, HECTOR, fits, markdown
+from benchmarks.relational import plain_torch
+from benchmarks.relational.bound import Bound
+from benchmarks.relational.record import (
     Line,
     Summary,
+    about,
     append_line,
     case_line,
     is_complete,
     merged,
     read_lines,
 )
-from benchmarks.devices.tables import CARD, HECTOR, fits, markdown
-from benchmarks.relational import plain_torch
-from benchmarks.relational.bound import Bound
-from benchmarks.relational.entry import Entry
 from dacergnn.bench.measure import Timing
 from dacergnn.bench.scatter import Ratio
+from dacergnn.json_lines import Row
 
 
-def entry(library: str, name: str, ms: float | None, **flags: bool) -> Entry:
+def entry(library: str, name: str, ms: float | None, **flags: bool) -> Row:
     candidate = replace(plain_torch.candidates("rgcn")[0], name=name, library=library, **flags)
-    return Entry(candidate, Timing([] if ms is None else [ms / 1e3]), "ok" if ms else "failed", peak_mb=ms)
+    timed = {"status": "failed"} if ms is None else Timing([ms / 1e3]).as_json()
+    return about(candidate) | timed | {"peak_mb": ms}
 
 
-def line(data: str, *entries: Entry, edges: int = 2_000_000) -> Line:
-    return case_line("rgcn", data, "train", list(entries), Bound(1.0, "compact", "FLOP"), precision="float32",
+def line(data: str, *rows: Row, edges: int = 2_000_000) -> Line:
+    return case_line("rgcn", data, "train", list(rows), Bound(1.0, "compact", "FLOP"), precision="float32",
                      edges=edges)  # fmt: skip
 
 

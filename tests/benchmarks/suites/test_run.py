@@ -15,19 +15,21 @@ from benchmarks.relational.candidate import Built, Candidate, make_layer_step, m
 from benchmarks.relational.command import relational
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem
+from benchmarks.relational.record import Summary
 from benchmarks.relational.reference import compute_reference, max_error
 from benchmarks.relational.report import geometric_means
 from benchmarks.relational.runner import run
 from benchmarks.relational.settings import BenchSettings
 from benchmarks.relational.trial import Named, Trial, cached_times, tiny_problem
+from dacergnn.bench.environment import write_run
 from dacergnn.bench.runner import Limits, weigh
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
 
 KEYS = {
-    *("model", "data", "mode", "level", "ours_ms", "layer_ms", "library", "library_ms", "ratio_library"),
-    *("torch", "torch_ms", "ratio_torch", "bound_ms", "ours_peak_mb", "library_peak_mb", "max_error"),
+    *("model", "data", "mode", "hidden", "bound_ms", "bound_plan", "bound_limit", "candidates", "rates", "sizes"),
+    *("load_before", "load_after"),
 }
 
 
@@ -59,33 +61,34 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
-    lines: list[str] = []
-    report = run(
+    told: list[str] = []
+    lines = run(
         models=("rgcn",), data=("aifb",), against=("pyg", "torch"), hidden=16, repeat=3, budget_s=1.0,
-        progress=lines.append,
+        progress=told.append,
     )  # fmt: skip
-    assert [row["mode"] for row in report.rows] == ["infer", "train"]
-    for row in report.rows:
-        assert set(row) >= KEYS | {"load_before", "load_after", "scattering"}
-        assert row["layer_ms"] > 0
-        assert (row["layer_ms"] == row["ours_ms"]) == (row["mode"] == "infer")
-        assert row["ratio_library"] == pytest.approx(row["library_ms"] / row["ours_ms"])
-        assert row["ratio_torch"] == pytest.approx(row["torch_ms"] / row["ours_ms"])
-        assert row["max_error"] < 1e-5
-        assert (row["ours_peak_mb"], row["library_peak_mb"]) == (7.0, 8.0 + len("RGCNConv"))
-        notes = {c["name"]: c["note"] for c in row["candidates"]}
+    assert [line["mode"] for line in lines] == ["infer", "train"]
+    for line in lines:
+        assert set(line) >= KEYS
+        own, case = line["candidates"][0], Summary(line)
+        assert case.layer("O2")[0] > 0
+        assert (case.layer("O2")[0] == own["ms"]) == (line["mode"] == "infer")
+        assert own["max_error"] < 1e-5
+        peaks = {c["name"]: c["peak_mb"] for c in line["candidates"]}
+        assert (peaks["O2"], peaks["RGCNConv"]) == (7.0, 8.0 + len("RGCNConv"))
+        notes = {c["name"]: c["note"] for c in line["candidates"]}
         assert {"edges", "pairs", "sources", "destinations", "O2", "FastRGCNConv"} <= set(notes)
         compiled = {notes[name] for name in notes if name.endswith("compiled")}
         assert compiled
         assert compiled <= {"measured apart", f"not done after {BenchSettings.trial_limit_s:.0f} s"}
     path = data_folder / "out.json"
-    report.write(path)
-    about, *rows = load(path)
-    assert {"environment", "rates", "settings", "command", "commit", "date"} == set(about)
+    write_run(path, lines)
+    about, *again = load(path)
     assert {"cpu", "cores", "threads", "governor"} <= set(about["environment"])
-    ratio = geometric_means(rows)["rgcn"]["train"]["ratio_torch"]
-    assert ratio == pytest.approx(report.rows[1]["ratio_torch"])
-    assert any("validating pyg RGCNConv" in line for line in lines)
+    _, plain, _ = geometric_means(again)["rgcn", "train"]
+    found = Summary(lines[1]).ratio(kinds=("torch",))
+    assert found is not None
+    assert plain.mean == pytest.approx(found.value)
+    assert any("validating pyg RGCNConv" in line for line in told)
     assert set(without_compiler) == {"memory", "times"}
 
 
@@ -102,10 +105,10 @@ def test_a_step_without_its_loss() -> None:
 def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     options: dict[str, Any] = {"models": ("rgcn",), "data": ("aifb",), "modes": ("infer",), "against": ("pyg", "torch")}
-    (row,) = run(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3).rows
-    libraries = {c["name"] for c in row["candidates"] if c["library"] == "pyg"}
+    (line,) = run(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3)
+    libraries = {c["name"] for c in line["candidates"] if c["library"] == "pyg"}
     assert libraries == {"FastRGCNConv"}
-    assert row["torch"] is not None
+    assert Summary(line).peer("torch") is not None
 
 
 def test_results_are_not_compared_with_what_takes_too_much_memory(
@@ -113,10 +116,11 @@ def test_results_are_not_compared_with_what_takes_too_much_memory(
 ) -> None:
     monkeypatch.setattr(case, "reference_memory", lambda function, problem: 1 << 50)
     monkeypatch.setattr(case, "compute_reference", lambda *_: pytest.fail("it is computed all the same"))
-    (row,) = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3).rows
-    assert row["max_error"] is None
-    assert row["ours_ms"] > 0
-    assert all(c["note"].startswith("not compared") for c in row["candidates"] if c["status"] == "ok")
+    (line,) = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+    own = line["candidates"][0]
+    assert own["max_error"] is None
+    assert own["ms"] > 0
+    assert all(c["note"].startswith("not compared") for c in line["candidates"] if c["status"] == "ok")
 
 
 def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
@@ -133,25 +137,29 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
         p, {name: value * 2 for name, value in shared.items()}, wrap))  # fmt: skip
     monkeypatch.setattr(plain_torch, "candidates", lambda model: [edges, broken, large, odd])
     monkeypatch.setattr(ours, "candidate", lambda model, level, plan: replace(broken, library="ours", name=level))
-    report = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
-    row = report.rows[0]
-    found = {c["name"]: c["status"] for c in row["candidates"]}
+    (line,) = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+    found = {c["name"]: c["status"] for c in line["candidates"]}
     assert found == {"O2": "failed", "edges": "ok", "broken": "failed", "large": "out of memory",
                      "wrong": "wrong"}  # fmt: skip
-    assert row["ours_status"] == "failed RuntimeError: no kernel"
-    assert (row["ours_ms"], row["library"], row["ratio_torch"]) == (None, None, None)
-    assert row["torch"] == "edges"
+    own, case = line["candidates"][0], Summary(line)
+    assert (own["note"], own["ms"]) == ("RuntimeError: no kernel", None)
+    assert (case.peer("pyg", "dgl"), case.ratio(kinds=("torch",))) == (None, None)
+    assert (case.peer("torch") or {})["name"] == "edges"
 
 
 def test_geometric_means_by_model_mode_and_level() -> None:
-    def row(level: str, library: float | None) -> dict[str, Any]:
-        return {"model": "hgt", "mode": "train", "level": level, "ratio_library": library, "ratio_torch": 3.0}
+    def line(library: float | None, **levels: float) -> dict[str, Any]:
+        own = [{"library": "ours", "name": name, "ms": ms} for name, ms in levels.items()]
+        peers = [{"library": "pyg", "name": "x", "ms": library}, {"library": "torch", "name": "y", "ms": 3.0}]
+        candidates = [{"compiled": False, "replayed": False} | row for row in (*own, *peers)]
+        return {"model": "hgt", "mode": "train", "hidden": 8, "candidates": candidates}
 
-    means = geometric_means([row("O2", 2.0), row("O2", 8.0), row("O2", None), row("other", 5.0)])
-    assert means["hgt"]["train"]["ratio_library"] == pytest.approx(4.0)
-    assert means["hgt"]["train"]["smallest_ratio_library"] == 2.0
-    assert means["hgt"]["train"]["cases"] == 3
-    assert means["hgt"]["train@other"]["ratio_library"] == pytest.approx(5.0)
+    means = geometric_means([line(2.0, O2=1.0), line(8.0, O2=1.0), line(None, O2=1.0), line(5.0, O2=1.0, other=0.5)])
+    library, plain, cases = means["hgt", "train"]
+    assert library.mean == pytest.approx(80 ** (1 / 3))
+    assert min(library.values) == 2.0
+    assert (plain.mean, cases) == (pytest.approx(3.0), 4)
+    assert means["hgt", "train@other"][0].mean == pytest.approx(10.0)
 
 
 def test_processes_weigh_and_time_a_candidate(data_folder: Path) -> None:
@@ -210,11 +218,11 @@ def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: 
     options = "--models rgcn --data aifb --mode infer --against torch --repeat 3 --budget 1 --no-memory --hidden 8,16"
     result = CliRunner().invoke(relational, [*options.split(), "--json", str(path)])
     assert result.exit_code == 0, result.output
-    about, *rows = load(path)
-    assert [row["hidden"] for row in rows] == about["settings"]["hidden"] == [8, 16]
-    assert list(geometric_means(rows)) == ["rgcn 8", "rgcn 16"]
+    about, *lines = load(path)
+    assert {"environment", "settings", "command", "commit", "date"} == set(about)
+    assert [line["hidden"] for line in lines] == about["settings"]["hidden"] == [8, 16]
+    assert [model for model, _ in geometric_means(lines)] == ["rgcn 8", "rgcn 16"]
     assert "rgcn 16" in result.output
-    assert len(about["rates"]) == 2
     assert "1 of 2 cases done after" in result.stderr
 
 

@@ -13,12 +13,11 @@ from benchmarks.caching.analysis import groups
 from benchmarks.caching.plot import series
 from benchmarks.caching.plot.series import MEAN, Bar
 from benchmarks.caching.report import tables
-from benchmarks.devices.report import case_line, merged
 from benchmarks.devices.tables import markdown
 from benchmarks.relational import plain_torch
 from benchmarks.relational.bound import Bound
-from benchmarks.relational.entry import Entry
-from benchmarks.relational.report import geomean_table, geometric_means, make_rows, row_table
+from benchmarks.relational.record import about, case_line, merged
+from benchmarks.relational.report import geomean_table, geometric_means, row_table
 from dacergnn.bench.environment import governor
 from dacergnn.bench.measure import Timing
 from dacergnn.bench.scatter import NOTE, scatters
@@ -44,31 +43,35 @@ def test_what_scatters() -> None:
     assert not scatters({"train_ms": 4.0}, "train_ms")  # as in old files
 
 
-def entry(library: str, ms: float, samples: list[float]) -> Entry:
+def entry(library: str, ms: float, samples: list[float]) -> Row:
     candidate = replace(plain_torch.candidates("rgcn")[0], name="O2" if library == "ours" else "x", library=library)
-    return Entry(candidate, timing(ms, samples))
+    return about(candidate) | timing(ms, samples).as_json()
+
+
+def case(data: str, mode: str, *rows: Row) -> Row:
+    facts = {"precision": "float32", "hidden": 64, "edges": 1}
+    return case_line("rgcn", data, mode, [*rows], Bound(0.5, "compact", "FLOP"), **facts)
 
 
 def test_rows_of_relational_layers() -> None:
-    rows: list[Row] = []
+    lines: list[Row] = []
     for data, ours, library, samples in (("a", 1.0, 2.0, STEADY), ("b", 1.0, 8.0, STEADY), ("c", 1.0, 99.0, NOISY)):
-        entries = [entry("ours", ours, STEADY), entry("pyg", library, samples), entry("torch", 3.0, STEADY)]
-        rows += make_rows("rgcn", data, "infer", entries, Bound(0.5, "compact", "FLOP"))
-    assert [row["scattering"] for row in rows] == [[], [], ["library"]]
-    cell = geometric_means(rows)["rgcn"]["infer"]
-    assert (cell["ratio_library"], cell["left_out_ratio_library"]) == (pytest.approx(4.0), 1)
-    assert (cell["ratio_torch"], cell["left_out_ratio_torch"]) == (pytest.approx(3.0), 0)
-    text = str(row_table(rows))
+        candidates = entry("ours", ours, STEADY), entry("pyg", library, samples), entry("torch", 3.0, STEADY)
+        lines.append(case(data, "infer", *candidates))
+    library, plain, cases = geometric_means(lines)["rgcn", "infer"]
+    assert (library.mean, library.left_out) == (pytest.approx(4.0), 1)
+    assert (plain.mean, plain.left_out) == (pytest.approx(3.0), 0)
+    assert cases == 3
+    text = str(row_table(lines))
     assert text.count("99*") == 2  # the time and its ratio
     assert NOTE in text
-    assert "4 (2), 1 left out" in str(geomean_table(geometric_means(rows)))
-    assert NOTE not in str(row_table(rows[:2]))
+    assert "4 (2), 1 left out" in str(geomean_table(geometric_means(lines)))
+    assert NOTE not in str(row_table(lines[:2]))
 
 
 def test_a_layer_that_takes_longer_than_its_step() -> None:
-    own = replace(entry("ours", 1.0, STEADY), layer=timing(1.1, STEADY))
-    rows = make_rows("rgcn", "a", "train", [own], Bound(0.5, "compact", "FLOP"))
-    assert "measured apart: in 1 rows the layer alone took longer" in str(row_table(rows))
+    own = entry("ours", 1.0, STEADY) | timing(1.1, STEADY).as_json("layer_")
+    assert "measured apart: in 1 rows the layer alone took longer" in str(row_table([case("a", "train", own)]))
 
 
 def caching_row(name: str, ms: float, size: int, samples: list[float], data: str = "cora", **more: Any) -> Row:
@@ -146,9 +149,8 @@ def test_means_of_batches() -> None:
 
 
 def test_tables_of_devices() -> None:
-    def line(*entries: Entry) -> dict[str, Any]:
-        facts = {"precision": "float32", "edges": 1}
-        return case_line("rgcn", "am~", "train", [*entries], Bound(1.0, "compact", "FLOP"), **facts)
+    def line(*rows: Row) -> Row:
+        return case("am~", "train", *rows)
 
     text = markdown([line(entry("ours", 2.0, STEADY), entry("torch", 8.0, NOISY))])
     assert "| 8* (x) |" in text

@@ -1,4 +1,4 @@
-"""Writes results on a CUDA device, a line of JSON for each case, and reads them."""
+"""Holds the results of a case, a model on a graph in one mode, as a row with one for each of its candidates."""
 
 from __future__ import annotations
 
@@ -7,16 +7,42 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.relational.bound import Bound
-from benchmarks.relational.entry import Entry
+from benchmarks.relational.candidate import Candidate
 from dacergnn.bench.scatter import Ratio, scatters
-from dacergnn.json_lines import Writer, load
+from dacergnn.json_lines import Row, Writer, load
 
-Line = dict[str, Any]
+Line = Row
 PEERS = ("pyg", "compiled", "dgl", "torch", "grouped")
 """Kinds of peers; "compiled" are layers of PyG through torch.compile."""
 
 
-def case_line(model: str, data: str, mode: str, entries: list[Entry], bound: Bound, **facts: Any) -> Line:
+def about(candidate: Candidate) -> Row:
+    """Returns the row of a candidate that has not run."""
+    return {
+        "name": candidate.name,
+        "library": candidate.library,
+        "compiled": candidate.compiled,
+        "replayed": candidate.replayed,
+        "function": "same" if candidate.function else "of comparable cost",
+        "status": "ok",
+        "note": "",
+        "ms": None,
+        "max_error": None,
+        "peak_mb": None,
+    }
+
+
+def label_of(row: Row) -> str:
+    """Returns the library and the name of a candidate."""
+    return f"{row['library']} {row['name']}"
+
+
+def fastest(rows: Iterable[Row]) -> Row | None:
+    """Returns the candidate with the smallest median, or None where none has a time."""
+    return min((row for row in rows if row["ms"] is not None), key=lambda row: row["ms"], default=None)
+
+
+def case_line(model: str, data: str, mode: str, candidates: list[Row], bound: Bound, **facts: Any) -> Line:
     """Returns the line of one measured case: its bound, every candidate, and further facts by name."""
     return {
         "model": model,
@@ -26,9 +52,8 @@ def case_line(model: str, data: str, mode: str, entries: list[Entry], bound: Bou
         "bound_plan": bound.plan,
         "bound_limit": bound.limit,
         **facts,
-        "candidates": [e.as_json() | {"compiled": e.candidate.compiled, "replayed": e.candidate.replayed}
-                       for e in entries],
-    }  # fmt: skip
+        "candidates": candidates,
+    }
 
 
 def append_line(path: Path, line: Line) -> None:
@@ -67,6 +92,17 @@ class Summary:
         self.line = line
         self.candidates: list[Line] = line["candidates"]
 
+    @property
+    def levels(self) -> list[str]:
+        """Returns the levels of ours."""
+        return [c["name"] for c in self.candidates if c["library"] == "ours" and not c["replayed"]]
+
+    def layer(self, level: str) -> tuple[float | None, bool]:
+        """Returns our time at a level without the loss, and whether it scatters; inference computes no loss."""
+        prefix = "" if self.line["mode"] == "infer" else "layer_"
+        own = self.own(level) or {}
+        return own.get(f"{prefix}ms"), scatters(own, f"{prefix}ms")
+
     def own(self, level: str, *, replayed: bool = False) -> Line | None:
         """Returns our layer at a level."""
         name = f"{level} replayed" if replayed else level
@@ -74,14 +110,13 @@ class Summary:
 
     def peer(self, *kinds: str, replayed: bool = False) -> Line | None:
         """Returns the fastest other layer of these kinds; with ``replayed``, replayed ones count as well."""
-        timed = [c for c in self.candidates if kind_of(c) in kinds and c["ms"] is not None]
-        return min((c for c in timed if replayed or not c["replayed"]), key=lambda c: c["ms"], default=None)
+        chosen = (c for c in self.candidates if kind_of(c) in kinds)
+        return fastest(c for c in chosen if replayed or not c["replayed"])
 
     def fastest_own(self, level: str, *, replayed: bool) -> Line | None:
         """Returns our layer at a level; with ``replayed``, the replayed one if it is faster."""
         both = [self.own(level), self.own(level, replayed=True) if replayed else None]
-        timed = [own for own in both if own is not None and own["ms"] is not None]
-        return min(timed, key=lambda own: own["ms"], default=None)
+        return fastest(own for own in both if own is not None)
 
     def ratio(self, level: str = "O2", *, kinds: Iterable[str] = PEERS, replayed: bool = False) -> Ratio | None:
         """Returns the time of the fastest other layer over ours; with ``replayed``, replayed ones count for both."""
