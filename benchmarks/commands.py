@@ -16,7 +16,6 @@ SUITES: Table = {
     "batches": ("benchmarks.batches.command:batches", "Training on sampled batches, each of which is new."),
     "networks": ("benchmarks.networks.command:networks", "Training steps of whole networks, on ever new graphs."),
     "scale": ("benchmarks.scale.command:scale", "Steps within a limit of memory, or in several processes."),
-    "devices": ("benchmarks.devices.command:main", "Layers of relations on a CUDA device, on graphs of full size."),
     "papers": ("benchmarks.papers.command:papers", "Figures and tables of papers, beside the papers' numbers."),
     "model": (
         "benchmarks.learned_model.command:model",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import torch
-
 from benchmarks.relational import ours, peers
 from benchmarks.relational.candidate import Candidate, make_layer_step, make_step, unwrapped
 from benchmarks.relational.parameters import make_parameters
@@ -33,21 +31,20 @@ class Case(Experiment[Candidate]):
         self.references: dict[str, Reference] = {}
         self.alone: dict[Candidate, Step] = {}
         """Training steps of ours without their loss, which take turns, too."""
-        self.trial = Trial(model, problem.name, mode, settings.hidden, settings.seed, settings.plan, settings.device)
+        self.trial = Trial(model, problem.name, mode, settings.hidden, settings.seed, settings.plan)
         self.limits = Limits(
             (mode,), settings.threads, settings.repeat, settings.budget_s,
-            settings.trial_limit_s, TRIAL_BYTES, settings.device,
+            settings.trial_limit_s, TRIAL_BYTES,
         )  # fmt: skip
-        self.limit = torch.cuda.mem_get_info()[1] if problem.x.is_cuda else settings.memory_limit
-        """Bytes that a candidate may need."""
 
     def measure(self) -> list[Row]:
         """Returns the rows of all candidates, ours first."""
         settings = self.settings
         levels = settings.levels if settings.ours else ()
         candidates = [ours.candidate(self.model, level, settings.plan) for level in levels]
-        candidates += [c for c in peers.candidates(self.model, settings.against, compiled=False) if self._is_wanted(c)]
-        turns = Turns(self, self.limits.modes, str(self.problem.x.device))
+        others = peers.candidates(self.model, settings.against, compiled=False)
+        candidates += [c for c in others if settings.wants(c.library, c.name)]
+        turns = Turns(self, self.limits.modes, self.limits.device)
         rows = {candidate: self._prepare(candidate, turns) for candidate in candidates}
         if settings.compiled:
             rows |= self._compile(rows, turns)
@@ -65,10 +62,6 @@ class Case(Experiment[Candidate]):
             self._weigh(rows)
         return [*rows.values()]
 
-    def _is_wanted(self, peer: Candidate) -> bool:
-        names = self.settings.layers
-        return not names or peer.library == "torch" or any(name in peer.name for name in names)
-
     def ready(self, candidate: Candidate) -> Ready:
         """Builds a candidate."""
         train, function = self.mode == "train", candidate.function
@@ -77,7 +70,7 @@ class Case(Experiment[Candidate]):
 
         def check() -> float | str:
             out = step()
-            if reference_memory(function, self.problem) > self.limit:
+            if reference_memory(function, self.problem) > self.settings.memory_limit:
                 return UNCOMPARED
             return max_error(self._reference(function), built, self.problem, out, train) if function else ""
 
@@ -90,7 +83,7 @@ class Case(Experiment[Candidate]):
         row, settings = about(candidate), self.settings
         self.progress(f"building and validating {label_of(row)}")
         need = candidate.memory(self.problem, self.mode == "train")
-        if need > self.limit:
+        if need > self.settings.memory_limit:
             return row | {"status": "out of memory", "note": f"estimated at {need / 1e9:.1f} GB"}
         row |= turns.add(candidate)
         if candidate not in turns.steps[self.mode]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import textwrap
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import click
 from rich.console import Console
@@ -16,9 +19,11 @@ from benchmarks.relational.report import candidate_table, geomean_table, geometr
 from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
 from dacergnn.bench.environment import write_run
 from dacergnn.bench.measure import MODES
+from dacergnn.bench.rates import PRECISIONS
 from dacergnn.bench.scatter import NOTE, marked
 from dacergnn.cli.bars import progress_bar, teller
-from dacergnn.cli.options import data_option, device_option, names, numbers
+from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
+from dacergnn.config import Rates
 from dacergnn.plan import Plan
 from dacergnn.tables import Table, terminal_width
 
@@ -32,7 +37,8 @@ from dacergnn.tables import Table, terminal_width
     default=",".join(AGAINST),
     callback=names,
     show_default=True,
-    help="Peers: the libraries' layers and careful plain PyTorch.",
+    help="Peers: the libraries' layers and careful plain PyTorch; on a device also grouped (torch's products of "
+    "groups) and compiled (PyG's layers).",
 )
 @click.option(
     "--layers",
@@ -50,28 +56,47 @@ from dacergnn.tables import Table, terminal_width
 @device_option
 @click.option("--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs.")
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
-@click.option("--compiled/--no-compiled", default=True, help="Try the libraries' layers with torch.compile.")
+@click.option("--compiled/--no-compiled", default=None, help="Try the libraries' layers with torch.compile; by "
+              "default not on a device.")  # fmt: skip
 @click.option("--ours/--no-ours", default=True, help="Leave our own layers out to see the peers alone.")
 @click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
 @click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
 @click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Append the results to this file, as JSON lines.")  # fmt: skip
+              help="Append the results to this file, as JSON lines; a device runs what it lacks.")  # fmt: skip
+@click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True,
+              help="On a device.")  # fmt: skip
+@rates_option
+@click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
+@click.option("--time-limit", default=math.inf, help="Seconds for all on a device; what is not begun is left out.")
+@click.option("--case-limit", default=math.inf, help="Seconds for a process on a device; the case it is at then fails.")
+@click.option("--build-ahead", is_flag=True, help="Build kernels for a device while earlier graphs are measured.")
+@click.option("--build", is_flag=True, help="Build the kernels of all cases for a device and measure nothing.")
+@click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write the tables of a device here.")  # fmt: skip
+@click.option("--inline", is_flag=True, hidden=True, help="Run the cases of a device in this process.")
+@click.option("--cases", default="", callback=names, hidden=True, help="As model:mode, in place of models and modes.")
 def relational(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
-    budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool, ours: bool, everything: bool,
-    wide: bool, overhead: bool, path: Path | None,
+    budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool | None, ours: bool,
+    everything: bool, wide: bool, overhead: bool, path: Path | None, dtype: str, rates: Rates | None, arch: int | None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
     One layer, one head, float32; training is forward, negative log-likelihood on fixed random labels and
     backward. Results are validated first; times are medians of interleaved runs in one process.
+
+    On a device (--device cuda), every graph has a process of its own. The exit status is 75 if time was too short.
     """
-    widths = hidden or (0,)
+    widths, on_device = hidden or (0,), device == "cuda" or options["build"] or options["inline"]
+    if on_device and compiled:
+        against += ("compiled",)
     settings = BenchSettings(
-        models, data, mode, against, level, widths[0], repeat, memory, layers, compiled, ours, threads, seed, budget,
-        device=device, plan="" if plan is None else Plan.load(plan).to_json(),
+        models, data, mode, against, level, widths[0], repeat, memory, layers, compiled is not False, ours, threads,
+        seed, budget, device=device, plan="" if plan is None else Plan.load(plan).to_json(), precision=dtype,
+        architectures=None if arch is None else (arch,), rates=rates,
     )  # fmt: skip
     console = Console(width=None if sys.stdout.isatty() else 200)
     if overhead and device != "cpu":
@@ -79,8 +104,13 @@ def relational(
     if overhead:
         click.echo(_overhead_table(settings))
         return
-    click.echo(textwrap.fill(_announced(settings, widths), terminal_width()), err=True)
     all_settings = [replace(settings, hidden=width) for width in widths]
+    if on_device:
+        from benchmarks.relational.device_run import DeviceRun
+
+        run = DeviceRun(path or Path(mkdtemp()) / "lines.jsonl", **options)
+        sys.exit(max(map(run, all_settings)))
+    click.echo(textwrap.fill(_announced(settings, widths), terminal_width()), err=True)
     lines = _run(all_settings, console, everything)
     click.echo(row_table(lines).text(wide=wide))
     click.echo(f"\n{geomean_table(geometric_means(lines))}")

@@ -1,4 +1,4 @@
-"""Runs all cases of a benchmark."""
+"""Runs all cases of a benchmark on the processor."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def _run(settings: BenchSettings, tell: Callable[[str], None], on_case: Callable
     lines: list[Line] = []
     for data in settings.data:
         tell(f"{data}: loading")
-        problem = load_problem(data, settings.hidden, settings.seed).to(settings.device)
+        problem = load_problem(data, settings.hidden, settings.seed)
         sizes = problem.sizes()
         for model in settings.models:
             for mode in settings.modes:
                 head = f"{model} on {data}, {mode}"
                 tell(f"{head}: measuring the machine")
-                rates = measure_rates(problem.num_nodes, settings.hidden, settings.device)
+                rates = measure_rates(problem.num_nodes, settings.hidden)
                 case = Case(model, mode, problem, settings, lambda line, head=head: tell(f"{head}: {line}"))
                 before = load()
                 candidates = case.measure()

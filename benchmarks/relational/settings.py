@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from dacergnn.bench.measure import MODES
+from dacergnn.bench.rates import PRECISIONS
+from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
 
 MODELS = ("rgcn", "rgat", "hgt")
 AGAINST = ("pyg", "dgl", "torch")
+"""Peers: the libraries' layers, and careful plain PyTorch."""
+MORE = ("grouped", "compiled")
+"""Peers that a device may have besides: plain PyTorch with torch's products of groups, and PyG's layers through
+torch.compile."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +53,35 @@ class BenchSettings:
     """Type of torch's device that everything runs on: "cpu" or "cuda"."""
     plan: str = ""
     """The plan that our own layers are compiled by, as JSON; empty for none."""
+    precision: str = "float32"
+    """One of `PRECISIONS`; all others are for devices."""
+    architectures: tuple[int, ...] | None = None
+    """Compute capabilities to build for; None for that of the device."""
+    rates: Rates | None = None
+    """Rates of the device that our layers are compiled by; None for typical ones."""
+    replay_below_ms: float = 2.0
+    """Steps on a device that take less are also captured in a CUDA graph and replayed."""
+    finalists: int = 2
+    """Number of layers of each kind of peers that take turns with ours on a device; others are timed by themselves."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return PRECISIONS[self.precision]
+
+    @property
+    def tolerance(self) -> float:
+        """Returns the largest deviation from the reference that is not wrong, relative to a tensor's largest value."""
+        return {"float64": 1e-9, "float32": 1e-3, "tf32": 2e-2}.get(self.precision, 0.1)
+
+    def wants(self, library: str, name: str) -> bool:
+        """Tells whether a peer is among the layers that are named."""
+        return not self.layers or library == "torch" or any(part in name for part in self.layers)
 
     def __post_init__(self) -> None:
         for option, values, known in (
             ("models", self.models, MODELS),
             ("mode", self.modes, MODES),
-            ("against", self.against, AGAINST),
+            ("against", self.against or AGAINST, AGAINST + MORE),
         ):
             check(option, values, known)
         if not self.data or not all(self.data):

@@ -18,7 +18,7 @@ from benchmarks.relational import ours, peers
 from benchmarks.relational.candidate import Candidate, make_step, unwrapped
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem, load_problem, make_problem
-from dacergnn.bench.measure import clock_of, interleave
+from dacergnn.bench.measure import interleave, time_call
 from dacergnn.bench.process import ask
 from dacergnn.bench.runner import Experiment, Limits, Ready, Step
 from dacergnn.native.cache import lookup_plan, store_plan
@@ -38,7 +38,6 @@ class Trial(Experiment[Named]):
     hidden: int = 64
     seed: int = 0
     plan: str = ""
-    device: str = "cpu"
 
     def find(self, candidate: Named) -> Candidate:
         """Returns the candidate of a name."""
@@ -50,7 +49,7 @@ class Trial(Experiment[Named]):
     @cached_property
     def problem(self) -> Problem:
         """Returns the graph with its features."""
-        return load_problem(self.data, self.hidden, self.seed).to(self.device)
+        return load_problem(self.data, self.hidden, self.seed)
 
     def step(self, candidate: Named) -> Step:
         """Returns the call that is measured."""
@@ -65,7 +64,7 @@ class Trial(Experiment[Named]):
     def like(self) -> Trial:
         """Returns a trial on the tiny problem."""
         other = replace(self)
-        vars(other)["problem"] = tiny_problem(self.hidden).to(self.device)
+        vars(other)["problem"] = tiny_problem(self.hidden)
         return other
 
 
@@ -80,11 +79,11 @@ def tiny_problem(hidden: int) -> Problem:
 def compiled_times(trial: Trial, candidate: Named) -> dict[str, Any]:
     """Returns the times of a compiled layer, and of the same layer not compiled."""
     library, name = candidate
-    step, clock = trial.step(candidate), clock_of(torch.device(trial.device))
-    first = clock.time(step)
+    step = trial.step(candidate)
+    first = time_call(step)
     eager = trial.step((library, name.removesuffix(peers.COMPILED)))
     eager()
-    timings = interleave({"layer": step, "eager": eager}, repeat=10, budget_s=5.0, clock=clock)
+    timings = interleave({"layer": step, "eager": eager}, repeat=10, budget_s=5.0)
     return {"first_s": first, "ms": timings["layer"].ms, "eager_ms": timings["eager"].ms}
 
 
@@ -100,7 +99,7 @@ def cached_times(trial: Trial, candidate: Named, limits: Limits) -> dict[str, An
         return known
     answer = ask(
         f"{__name__}.{compiled_times.__name__}", trial, candidate, limit_s=limits.trial_limit_s, threads=limits.threads,
-        limit_bytes=limits.limit_bytes, device=limits.device,
+        limit_bytes=limits.limit_bytes,
     )  # fmt: skip
     store_plan(key, _NAME, answer)
     return answer

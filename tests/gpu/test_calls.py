@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import dacergnn
-from benchmarks.devices.replay import replayed
+from benchmarks.relational.replay import replayed
 from dacergnn import Config
 from tests.frontends.graphs import typed_edges
 from tests.gpu.layers import NATIVE, PYG, Values, filled, hub_edges, moved, native

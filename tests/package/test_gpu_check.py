@@ -46,7 +46,7 @@ def test_steps_come_in_order_of_worth() -> None:
     assert "tests/gpu/test_layers.py -k same_as_on_the_processor" in plan["first"]
     assert plan["rates"].endswith("env --device cuda --save /tmp/dacergnn_gpu_check/results/rates.json")
     assert plan["racecheck"].count("--tool racecheck") == 1
-    assert words_after(plan["bench"], "--data") == "mag,am,wikikg2,bgs,biokg,fb15k,aifb,mutag"
+    assert words_after(plan["bench"], "--data") == "mag~,am~,wikikg2~,bgs~,biokg~,fb15k~,aifb~,mutag~"
     assert "--time-limit 515" in plan["bench"]
     assert "--build-ahead" in plan["bfloat16"]
     for name, line in plan.items():
@@ -64,7 +64,7 @@ def test_steps_can_be_chosen() -> None:
     assert list(planned("--steps", "profile,install,bench")) == ["profile", "install", "bench"]
     quick = planned("--quick")
     assert list(quick) == STEPS[:10]
-    assert "--data am,fb15k,aifb " in quick["bench"]
+    assert "--data am~,fb15k~,aifb~ " in quick["bench"]
     assert "--time-limit 95" in planned("--minutes", "2")["bench"]
 
 
@@ -108,7 +108,7 @@ def options(tmp_path: Path) -> list[str]:
 
 
 def test_a_failing_step_does_not_end_the_others(tmp_path: Path, options: list[str]) -> None:
-    python = stand_in(tmp_path, 'echo "$@"; case "$*" in *" devices "*) exit 3;; esac')
+    python = stand_in(tmp_path, 'echo "$@"; case "$*" in *" relational "*) exit 3;; esac')
     done = check(*options, "--steps", "install,tests,bench,kernels", python=python)
     assert done.returncode == 1
     out = tmp_path / "out"
@@ -133,8 +133,8 @@ def test_a_later_call_goes_on(tmp_path: Path, options: list[str]) -> None:
         f"""
 case "$*" in
   *--save*) echo rates > {tmp_path}/work/results/rates.json ;;
-  *" devices "*"--dtype tf32"*) exit 75 ;;
-  *" devices "*) echo "$*" >> {tmp_path}/work/results/bench.jsonl ;;
+  *" relational "*"--dtype tf32"*) exit 75 ;;
+  *" relational "*) echo "$*" >> {tmp_path}/work/results/bench.jsonl ;;
 esac""",
     )
     first = check(*options, "--steps", "bench,rates,tf32", python=python)
@@ -159,7 +159,7 @@ esac""",
 
 
 def test_results_are_copied_when_a_call_is_ended(tmp_path: Path, options: list[str]) -> None:
-    python = stand_in(tmp_path, f'case "$*" in *" devices "*) touch {tmp_path}/begun; exec sleep 60;; esac')
+    python = stand_in(tmp_path, f'case "$*" in *" relational "*) touch {tmp_path}/begun; exec sleep 60;; esac')
     command = ["bash", str(SCRIPT), *options, "--steps", "bench"]
     process = subprocess.Popen(command, env=os.environ | {"PYTHON": str(python)}, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

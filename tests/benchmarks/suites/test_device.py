@@ -15,14 +15,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks.devices import case as device_case
-from benchmarks.devices import command as gpu
-from benchmarks.devices.ahead import Background
-from benchmarks.devices.case import DeviceCase
-from benchmarks.devices.settings import DeviceSettings
-from benchmarks.relational import peers, plain_torch
+from benchmarks.relational import device_case, peers, plain_torch
+from benchmarks.relational import device_run as gpu
+from benchmarks.relational.ahead import Background
 from benchmarks.relational.bound import bound, plans
 from benchmarks.relational.candidate import Candidate, make_step, unwrapped
+from benchmarks.relational.command import relational
+from benchmarks.relational.device_case import DeviceCase
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem
 from benchmarks.relational.record import (
@@ -31,17 +30,18 @@ from benchmarks.relational.record import (
     read_lines,
 )
 from benchmarks.relational.reference import compute_reference, max_error
+from benchmarks.relational.settings import BenchSettings
 from dacergnn.bench.rates import precision
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
 from tests.benchmarks.suites.test_device_lines import entry, line
 
-SETTINGS = DeviceSettings(against=("torch", "grouped"), repeat=1, budget_s=0.1, device="cpu")
+SETTINGS = BenchSettings(data=("am~",), levels=("O2", "hector"), against=("torch", "grouped"), repeat=1, budget_s=0.1)
 NOTHING: Any = SimpleNamespace(wait=lambda name, seconds: True)
 """Builds nothing ahead."""
 
 
-def stand_in(model: str, level: str, settings: DeviceSettings) -> Candidate:
+def stand_in(model: str, level: str, settings: BenchSettings) -> Candidate:
     return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
 
 
@@ -90,7 +90,7 @@ def test_a_case_validates_every_candidate_and_times_the_best_in_turns(problem: P
 
 
 def test_a_wrong_candidate_has_no_time(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(model: str, level: str, settings: DeviceSettings) -> Candidate:
+    def broken(model: str, level: str, settings: BenchSettings) -> Candidate:
         good = stand_in(model, level, settings)
 
         def build(*arguments: Any) -> Any:
@@ -118,7 +118,7 @@ def test_a_lost_device_costs_no_result(problem: Problem, monkeypatch: pytest.Mon
     """What raises when memory is given back, too."""
     broken = False
 
-    def own(model: str, level: str, settings: DeviceSettings) -> Candidate:
+    def own(model: str, level: str, settings: BenchSettings) -> Candidate:
         good = stand_in(model, level, settings)
 
         def build(*arguments: Any) -> Any:
@@ -199,10 +199,10 @@ def test_kernels_are_built_ahead(tmp_path: Path) -> None:
 
 
 def test_commands_that_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "devices", "--build-ahead"])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "relational", "--build-ahead"])
     found = gpu.build_commands({"am": [], "bgs": [("rgcn", "infer"), ("hgt", "train")]})
     assert found["am"] == []
-    given = ["devices", "--build-ahead", "--build", "--inline", "--data", "bgs", "--cases"]
+    given = ["relational", "--build-ahead", "--build", "--inline", "--data", "bgs", "--cases"]
     cases = [[*given, case] for case in ("rgcn:infer", "hgt:train")]
     assert [words[3:] for words in found["bgs"]] == cases
 
@@ -226,10 +226,10 @@ def test_one_graph_on_the_processor(tmp_path: Path, plain_ours: None, monkeypatc
     monkeypatch.setattr(gpu, "measure_rates", lambda *arguments: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
     path = tmp_path / "lines.jsonl"
-    options = ["--data", "aifb", "--scale", "0.01", "--cases", "rgcn:infer,rgat:infer", "--against", "",
-               "--device", "cpu", "--hidden", "8", "--budget", "0.1", "--repeat", "1"]  # fmt: skip
+    options = ["--data", "aifb~0.01", "--cases", "rgcn:infer,rgat:infer", "--against", "", "--hidden", "8"]
+    options += ["--budget", "0.1", "--repeat", "1"]
     for _ in range(2):  # the second time with the kept graph
-        result = CliRunner().invoke(gpu.main, [*options, "--inline", "--json", str(path)])
+        result = CliRunner().invoke(relational, [*options, "--inline", "--json", str(path)])
         assert result.exit_code == 0, result.output
     lines = read_lines(path)
     assert [(x["model"], x["data"]) for x in lines] == [("rgcn", "aifb~0.01"), ("rgat", "aifb~0.01")] * 2
@@ -237,6 +237,14 @@ def test_one_graph_on_the_processor(tmp_path: Path, plain_ours: None, monkeypatc
     assert lines[0]["bound_ms"] > 0
 
 
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a device by name."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}, "environment": {}, "command": ""})
+
+
+@pytest.mark.usefixtures("named")
 def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, asked = tmp_path / "lines.jsonl", []
 
@@ -249,24 +257,25 @@ def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.
         return "not done after 3 s"
 
     monkeypatch.setattr(gpu, "run", run)
-    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}, "environment": {}, "command": ""})
     table = tmp_path / "table.md"
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "devices"])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "relational"])
     options = [
         "--data",
-        "am,bgs",
+        "am~,bgs~",
         "--models",
         "rgcn,hgt",
         "--device",
-        "cpu",
+        "cuda",
+        "--arch",
+        "90",
         "--json",
         str(path),
         "--markdown",
         str(table),
     ]
-    result = CliRunner().invoke(gpu.main, [*options, "--time-limit", "100"])
+    result = CliRunner().invoke(relational, [*options, "--time-limit", "100"])
     assert result.exit_code == 0, result.output
-    assert asked[0] == ("am", "rgcn:infer,rgcn:train,hgt:infer,hgt:train")
+    assert asked[0] == ("am~", "rgcn:infer,rgcn:train,hgt:infer,hgt:train")
     assert next(x["note"] for x in read_lines(path) if "note" in x) == "the process ended with code -6"
     assert "failed" in table.read_text()
 
@@ -274,7 +283,7 @@ def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.
 def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that gives its device up leaves the others to the next one."""
     path, asked = tmp_path / "lines.jsonl", []
-    settings = DeviceSettings(levels=("O2",), against=("torch",))
+    settings = replace(SETTINGS, levels=("O2",), against=("torch",))
     facts = {"against": ["torch"], "precision": "float32"}
 
     def run(arguments: list[str], limit: float) -> str | None:
@@ -285,26 +294,25 @@ def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytes
         return None
 
     monkeypatch.setattr(gpu, "run", run)
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "devices"])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "relational"])
     cases = [("rgcn", "infer"), ("rgcn", "train"), ("hgt", "infer")]
     append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts)  # rgcn, train
-    missing = partial(gpu.incomplete, scale=1.0, hidden=64, cases=cases, settings=settings, path=path)
-    again = partial(
-        gpu.run_all, scale=1.0, hidden=64, settings=settings, path=path, case_limit=math.inf, builds=NOTHING
-    )
-    assert missing(("am",)) == {"am": [("rgcn", "infer"), ("hgt", "infer")]}
-    assert again(missing(("am",)), deadline=math.inf) == 0
+    missing = partial(gpu.incomplete, cases, path=path)
+    again = partial(gpu.run_all, settings=settings, path=path, case_limit=math.inf, builds=NOTHING)
+    assert missing(settings) == {"am~": [("rgcn", "infer"), ("hgt", "infer")]}
+    assert again(missing(settings), deadline=math.inf) == 0
     assert asked == ["rgcn:infer,hgt:infer", "hgt:infer"]
-    assert again(missing(("am",)), deadline=math.inf) == 0
+    assert again(missing(settings), deadline=math.inf) == 0
     assert len(asked) == 2
-    assert again(missing(("am", "bgs")), deadline=-math.inf) == 3  # those of bgs
-    assert missing(("am",), hidden=32) == {"am": cases}
+    assert again(missing(replace(settings, data=("am~", "bgs~"))), deadline=-math.inf) == 3  # those of bgs
+    assert missing(replace(settings, hidden=32)) == {"am~": cases}
 
 
-def test_cases_that_are_left_show_in_the_exit_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}, "environment": {}, "command": ""})
-    options = ["--data", "am", "--models", "hgt", "--device", "cpu", "--against", "torch", "--time-limit", "0"]
-    result = CliRunner().invoke(gpu.main, [*options, "--json", str(tmp_path / "lines.jsonl")])
+@pytest.mark.usefixtures("named")
+def test_cases_that_are_left_show_in_the_exit_status(tmp_path: Path) -> None:
+    options = ["--data", "am~", "--models", "hgt", "--device", "cuda", "--arch", "90", "--against", "torch"]
+    options += ["--time-limit", "0", "--json", str(tmp_path / "lines.jsonl")]
+    result = CliRunner().invoke(relational, options)
     assert result.exit_code == 75, result.output
     assert "2 cases are left; call again with the same --json." in result.output
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.devices import command as gpu
-from benchmarks.devices.tables import CARD, HECTOR, fits, markdown
+from benchmarks.relational import device_run as gpu
 from benchmarks.relational import plain_torch
 from benchmarks.relational.bound import Bound
+from benchmarks.relational.device_tables import CARD, HECTOR, fits, markdown
 from benchmarks.relational.record import (
     Line,
     Summary,

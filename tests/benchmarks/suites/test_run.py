@@ -53,7 +53,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return late if "Hetero" in candidate[1] else {"ms": 1e6, "eager_ms": 1.0}
 
     monkeypatch.setattr(ours, "candidate", stand_in)
-    monkeypatch.setattr(runner, "measure_rates", lambda rows, width, device: Rates(150e9, 25e9, 40e9, 5e8))
+    monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setattr(case, "weigh", weigh)
     monkeypatch.setattr(case, "cached_times", times)
     return asked
@@ -189,7 +189,7 @@ def test_a_damaged_verdict_is_measured_again(data_folder: Path, monkeypatch: pyt
     [
         ({"models": ("gcn",)}, r"models: 'gcn' \(entry 1\) is unknown; choose from rgcn, rgat, hgt"),
         ({"modes": ("infer", "test")}, r"mode: 'test' \(entry 2\)"),
-        ({"against": ()}, "against: name at least one of pyg, dgl, torch"),
+        ({"against": ("jax",)}, r"against: 'jax' \(entry 1\) is unknown; choose from pyg, dgl, torch"),
         ({"data": ()}, "data: name at least one data set"),
         ({"repeat": 0}, "repeat is 0; it must be at least 1"),
     ],

@@ -13,9 +13,9 @@ from benchmarks.caching.analysis import groups
 from benchmarks.caching.plot import series
 from benchmarks.caching.plot.series import MEAN, Bar
 from benchmarks.caching.report import tables
-from benchmarks.devices.tables import markdown
 from benchmarks.relational import plain_torch
 from benchmarks.relational.bound import Bound
+from benchmarks.relational.device_tables import markdown
 from benchmarks.relational.record import about, case_line, merged
 from benchmarks.relational.report import geomean_table, geometric_means, row_table
 from dacergnn.bench.environment import governor

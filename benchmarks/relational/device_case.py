@@ -11,18 +11,19 @@ from typing import Any
 
 import torch
 
-from benchmarks.devices.replay import replayed
-from benchmarks.devices.settings import DeviceSettings
 from benchmarks.relational import ours, peers, plain_torch
 from benchmarks.relational.candidate import Built, Candidate, make_step, unwrapped
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem
 from benchmarks.relational.record import about
 from benchmarks.relational.reference import UNCOMPARED, Reference, compute_reference, max_error
+from benchmarks.relational.replay import replayed
+from benchmarks.relational.settings import BenchSettings
 from dacergnn.bench.measure import Timing, clock_of, interleave
 from dacergnn.bench.memory import settle_device
 from dacergnn.config import Config
 from dacergnn.json_lines import Row
+from dacergnn.plan import Plan
 
 PEERS = (*peers.LIBRARIES, "torch", "grouped")
 """Names of the kinds of peers, as candidates have them."""
@@ -31,9 +32,12 @@ ALONE_S = 0.1
 """Seconds for the samples of a candidate that is timed by itself."""
 
 
-def own_candidate(model: str, level: str, settings: DeviceSettings) -> Candidate:
+def own_candidate(model: str, level: str, settings: BenchSettings) -> Candidate:
     """Returns our layer at a level, built for the architectures of the settings; no device is needed."""
-    config = Config(level=level, implementation="cuda", cuda_arch=settings.architectures, rates=settings.rates)
+    plan = Plan.from_json(settings.plan) if settings.plan else None
+    config = Config(
+        level=level, implementation="cuda", cuda_arch=settings.architectures, rates=settings.rates, plan=plan
+    )
     return ours.configured(model, level, config)
 
 
@@ -44,7 +48,7 @@ class DeviceCase:
         deadline: A value of time.monotonic(); candidates whose turn comes later are skipped.
     """
 
-    def __init__(self, model: str, problem: Problem, settings: DeviceSettings, deadline: float = math.inf) -> None:
+    def __init__(self, model: str, problem: Problem, settings: BenchSettings, deadline: float = math.inf) -> None:
         self.model, self.problem, self.settings, self.deadline = model, problem, settings, deadline
         self.cuda = problem.x.is_cuda
         self.clock = clock_of(problem.x.device)
@@ -66,7 +70,8 @@ class DeviceCase:
 
     def _candidates(self) -> list[Candidate]:
         settings, model = self.settings, self.model
-        candidates = [own_candidate(model, level, settings) for level in settings.levels]
+        levels = settings.levels if settings.ours else ()
+        candidates = [own_candidate(model, level, settings) for level in levels]
         for name in settings.against:
             if name == "torch":
                 candidates += plain_torch.candidates(model) + plain_torch.device_candidates(model)
@@ -76,7 +81,7 @@ class DeviceCase:
                 candidates += map(peers.through_compiler, peers.candidates(model, ("pyg",), compiled=False))
             else:
                 candidates += peers.candidates(model, (name,), compiled=False)
-        return candidates
+        return [c for c in candidates if c.library == "ours" or settings.wants(c.library, c.name)]
 
     def _best(self, rows: Mapping[Candidate, Row]) -> list[Candidate]:
         """Returns ours and the fastest others, without replayed ones."""

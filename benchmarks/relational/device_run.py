@@ -1,13 +1,11 @@
-"""Compares compiled layers on a CUDA device with PyG and careful plain PyTorch, on synthetic graphs of full size.
-
-    python -m benchmarks devices --json results.jsonl --markdown results.md
+"""Runs the suite on a CUDA device: `python -m benchmarks relational --device cuda`.
 
 First the device is measured: bandwidth of copies, rates of matrix products. Then every graph has its own process, and
 every case (a model on a graph, in inference or training) writes a line of JSON when it is done. A run that is ended
 early keeps these lines, and a crash costs one case. A later call with the same file measures the cases that have no
-complete line in it. The exit status is 75 if time was too short for some cases. With ``--build`` nothing is measured:
-the kernels of all cases are built, several at a time. This needs no device if ``--arch`` names a compute capability.
-With ``--build-ahead`` kernels of later graphs are built while earlier ones are measured.
+complete line in it. With ``--build`` nothing is measured: the kernels of all cases are built, several at a time. This
+needs no device if ``--arch`` names a compute capability. With ``--build-ahead`` kernels of later graphs are built while
+earlier ones are measured.
 """
 
 from __future__ import annotations
@@ -20,35 +18,29 @@ import sys
 import time
 import warnings
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 import torch
 
-from benchmarks.devices.ahead import Background
-from benchmarks.devices.case import DeviceCase, own_candidate
-from benchmarks.devices.settings import DeviceSettings
-from benchmarks.devices.tables import markdown
 from benchmarks.relational import peers
+from benchmarks.relational.ahead import Background
 from benchmarks.relational.bound import bound
 from benchmarks.relational.candidate import make_step, unwrapped
+from benchmarks.relational.device_case import DeviceCase, own_candidate
+from benchmarks.relational.device_tables import markdown
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem, load_problem
 from benchmarks.relational.record import Line, append_line, case_line, is_complete, key_of, label_of, read_lines
-from benchmarks.relational.settings import MODELS
+from benchmarks.relational.settings import BenchSettings
 from dacergnn.bench.environment import about, load
-from dacergnn.bench.measure import MODES
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
-from dacergnn.cli.options import available, rates_option
 from dacergnn.errors import ArrayError
 from dacergnn.json_lines import Row
 from dacergnn.native.cache import cache_folder
 from dacergnn.native.cache_files import make_folder
 
-DATA = ("mag", "am", "wikikg2", "bgs", "biokg", "fb15k", "aifb", "mutag")
-"""Large graphs come first: they are what a device is for."""
 Case = tuple[str, str]
 """A model, and a mode."""
 CASES_LEFT = 75
@@ -57,89 +49,82 @@ START_S = 15.0
 """No process is started when less time is left; one that is still busy this long after its time is ended."""
 
 
-def names(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in value.split(",") if name.strip())
+@dataclass(frozen=True)
+class DeviceRun:
+    """Describes what a call does.
 
+    Args:
+        path: File of lines.
+        table: File of the tables in Markdown, if there is one.
+        time_limit: Seconds for everything; what is not begun by then is left out.
+        case_limit: Seconds for a process; the case that it is at then fails.
+        inline: Whether this process measures, or builds, the only graph.
+        cases: Models and modes, in place of all.
+    """
 
-@click.command()
-@click.option("--data", default=",".join(DATA), callback=names, show_default=True, help="Synthetic graphs.")
-@click.option("--scale", default=1.0, show_default=True, help="Of the numbers of nodes and edges.")
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True)
-@click.option("--mode", default=",".join(MODES), callback=names, show_default=True)
-@click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True)
-@click.option("--level", default="O2,hector", callback=names, show_default=True, help="Levels of ours.")
-@click.option("--against", default=",".join(DeviceSettings.against), callback=names, show_default=True,
-              help="Of pyg, dgl, torch, grouped (torch's products of groups), compiled (PyG's).")  # fmt: skip
-@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
-@click.option("--repeat", default=20, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
-@click.option("--budget", default=2.0, show_default=True, help="Seconds for the rounds of one case.")
-@click.option("--time-limit", default=math.inf, help="Seconds for everything; what is not begun by then is left out.")
-@click.option("--case-limit", default=math.inf, help="Seconds for a process; the case that it is at then fails.")
-@click.option("--device", default="cuda", show_default=True)
-@click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
-@rates_option
-@click.option("--build-ahead", is_flag=True, help="Build kernels in the background, while earlier graphs are measured.")
-@click.option("--build", is_flag=True, help="Build the kernels of all cases and measure nothing.")
-@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="gpu.jsonl", show_default=True)
-@click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write tables here.")
-@click.option("--inline", is_flag=True, hidden=True, help="Measure in this process.")
-@click.option("--cases", default="", callback=names, hidden=True, help="As model:mode, in place of models and modes.")
-def main(data: tuple[str, ...], scale: float, models: tuple[str, ...], mode: tuple[str, ...], **options: Any) -> None:
-    """Measure RGCN, RGAT and HGT, one layer with one head, on a CUDA device."""
-    cases = [(model, how) for model in models for how in mode]
-    if options["cases"]:
-        cases = [(model, how) for model, _, how in (case.partition(":") for case in options["cases"])]
-    arch: int | None = options["arch"] or _architecture(options["device"])
-    settings = DeviceSettings(
-        options["level"], options["against"], options["dtype"], options["device"], None if arch is None else (arch,),
-        options["rates"], options["repeat"], options["budget"],
-    )  # fmt: skip
-    deadline = time.monotonic() + options["time_limit"]
-    if options["build"] and options["inline"]:
-        build(full_name(data[0], scale), cases, settings, options["hidden"])
-    elif options["build"]:
-        with Background(build_commands(dict.fromkeys(data, cases))) as builds:
-            failed = [name for name in data if not builds.wait(name)]  # all have their turn
-            sys.exit(bool(failed))
-    elif options["inline"]:
-        measure(full_name(data[0], scale), cases, settings, options["hidden"], options["path"], deadline)
-    else:
-        device = torch.device(available(None, None, options["device"]))
+    path: Path
+    table: Path | None = None
+    time_limit: float = math.inf
+    case_limit: float = math.inf
+    build: bool = False
+    build_ahead: bool = False
+    inline: bool = False
+    cases: tuple[str, ...] = ()
+
+    def __call__(self, settings: BenchSettings) -> int:
+        """Does what is described, and returns the exit status."""
+        if settings.architectures is None and settings.device == "cuda":
+            settings = replace(settings, architectures=_architecture())
+        cases = [(model, how) for model in settings.models for how in settings.modes]
+        if self.cases:
+            cases = [(model, how) for model, _, how in (case.partition(":") for case in self.cases)]
+        deadline = time.monotonic() + self.time_limit
+        if self.build and self.inline:
+            build(settings.data[0], cases, settings)
+        elif self.build:
+            with Background(build_commands(dict.fromkeys(settings.data, cases))) as builds:
+                return bool([name for name in settings.data if not builds.wait(name)])  # all have their turn
+        elif self.inline:
+            measure(settings.data[0], cases, settings, self.path, deadline)
+        else:
+            return self._measure(settings, cases, deadline)
+        return 0
+
+    def _measure(self, settings: BenchSettings, cases: list[Case], deadline: float) -> int:
+        device = torch.device(settings.device)
         settings, absent = with_present(settings, device)
         for line in absent:
             click.echo(line)
-        append_line(options["path"], machine(device) | {"absent": absent})
-        hidden: int = options["hidden"]
-        todo = incomplete(data, scale, hidden, cases, settings, options["path"])
-        with Background(build_commands(todo) if options["build_ahead"] else {}) as builds:
-            left = run_all(todo, scale, hidden, settings, options["path"], deadline, options["case_limit"], builds)
-        text = markdown(read_lines(options["path"]))
+        append_line(self.path, machine(device) | {"absent": absent})
+        todo = incomplete(cases, settings, self.path)
+        with Background(build_commands(todo) if self.build_ahead else {}) as builds:
+            left = run_all(todo, settings, self.path, deadline, self.case_limit, builds)
+        text = markdown(read_lines(self.path))
         click.echo(text)
-        if options["table"] is not None:
-            options["table"].write_text(text)
+        if self.table is not None:
+            self.table.write_text(text)
         if left:
             click.echo(f"{left} cases are left; call again with the same --json.")
-            sys.exit(CASES_LEFT)
+        return CASES_LEFT if left else 0
 
 
-def with_present(settings: DeviceSettings, device: torch.device) -> tuple[DeviceSettings, list[str]]:
+def with_present(settings: BenchSettings, device: torch.device) -> tuple[BenchSettings, list[str]]:
     """Returns the settings without peers that cannot run here, and a line for each of these that says why."""
     reasons = {name: peers.absence(name, device) for name in settings.against}
     usable = tuple(name for name, reason in reasons.items() if not reason)
     return replace(settings, against=usable), [f"{name} is left out: {why}" for name, why in reasons.items() if why]
 
 
-def incomplete(data: tuple[str, ...], scale: float, hidden: int, cases: list[Case], settings: DeviceSettings,
-               path: Path) -> dict[str, list[Case]]:  # fmt: skip
+def incomplete(cases: list[Case], settings: BenchSettings, path: Path) -> dict[str, list[Case]]:
     """Returns the cases of each graph that have no complete line in a file."""
     known = [line for line in read_lines(path) if is_complete(line, settings.levels, settings.against)]
     keys = {key_of(line) for line in known}
 
     def left(name: str) -> list[Case]:
-        case = {"data": full_name(name, scale), "precision": settings.precision, "hidden": hidden}
+        case = {"data": name, "precision": settings.precision, "hidden": settings.hidden}
         return [(m, how) for m, how in cases if key_of(case | {"model": m, "mode": how}) not in keys]
 
-    return {name: left(name) for name in data}
+    return {name: left(name) for name in settings.data}
 
 
 def build_commands(todo: dict[str, list[Case]]) -> dict[str, list[list[str]]]:
@@ -165,8 +150,8 @@ def machine(device: torch.device) -> Line:
     return line
 
 
-def run_all(cases: dict[str, list[Case]], scale: float, hidden: int, settings: DeviceSettings, path: Path,
-            deadline: float, case_limit: float, builds: Background) -> int:  # fmt: skip
+def run_all(cases: dict[str, list[Case]], settings: BenchSettings, path: Path, deadline: float, case_limit: float,
+            builds: Background) -> int:  # fmt: skip
     """Runs a process for the cases of each graph, and another one for those after a case at which a process failed.
 
     Returns how many cases time was too short for.
@@ -180,7 +165,8 @@ def run_all(cases: dict[str, list[Case]], scale: float, hidden: int, settings: D
             begun, left = len(read_lines(path)), deadline - time.monotonic()
             chosen = ",".join(":".join(case) for case in todo)
             arguments = ["--inline", "--data", name, "--cases", chosen, "--time-limit", str(left)]
-            arguments += ["--against", ",".join(settings.against)]
+            arguments += ["--against", ",".join(settings.against), "--hidden", str(settings.hidden)]
+            arguments += ["--json", str(path)]
             failure = run([*command(), *arguments], min(left + START_S, case_limit))
             done = {(line["model"], line["mode"]) for line in read_lines(path)[begun:]}
             todo = [case for case in todo if case not in done]
@@ -188,8 +174,8 @@ def run_all(cases: dict[str, list[Case]], scale: float, hidden: int, settings: D
                 break
             if failure is not None and todo:
                 model, mode = todo.pop(0)
-                line = failed_line(model, full_name(name, scale), mode, settings.precision, failure)
-                append_line(path, line | {"hidden": hidden})
+                line = failed_line(model, name, mode, settings.precision, failure)
+                append_line(path, line | {"hidden": settings.hidden})
         late += len(todo)
     return late
 
@@ -214,11 +200,6 @@ def run(arguments: list[str], limit: float) -> str | None:
     return f"the process ended with code {code}" if code else None
 
 
-def full_name(name: str, scale: float) -> str:
-    """Returns the name of a synthetic graph for `dacergnn.datasets.resolve`."""
-    return f"{name}~{scale:g}" if scale != 1 else f"{name}~"
-
-
 def kept_problem(data: str, hidden: int, seed: int) -> Problem:
     """Returns a problem on the processor; large ones take a minute to make, so they are kept with the builds.
 
@@ -235,10 +216,9 @@ def kept_problem(data: str, hidden: int, seed: int) -> Problem:
     return Problem(**torch.load(path, weights_only=True))  # tensors, numbers and names: nothing in it is run
 
 
-def build(data: str, cases: list[Case], settings: DeviceSettings, hidden: int) -> None:
+def build(data: str, cases: list[Case], settings: BenchSettings) -> None:
     """Compiles our layers for a graph that stays on the processor, where their kernels refuse to run."""
-    problem = kept_problem(data, hidden, settings.seed)
-    problem = problem.to("cpu", settings.dtype)
+    problem = kept_problem(data, settings.hidden, settings.seed).to("cpu", settings.dtype)
     with precision(settings.precision):
         for model, mode in cases:
             shared = make_parameters(model, problem, settings.seed)
@@ -250,9 +230,9 @@ def build(data: str, cases: list[Case], settings: DeviceSettings, hidden: int) -
                 click.echo(f"{data} {model} {mode} {level}: built in {time.monotonic() - started:.0f} s")
 
 
-def measure(data: str, cases: list[Case], settings: DeviceSettings, hidden: int, path: Path,
-            deadline: float) -> None:  # fmt: skip
+def measure(data: str, cases: list[Case], settings: BenchSettings, path: Path, deadline: float) -> None:
     """Measures cases on one graph, and writes a line for each."""
+    hidden = settings.hidden
     warnings.simplefilter("ignore")  # the libraries warn about their own internals
     device = torch.device(settings.device)
     problem = kept_problem(data, hidden, settings.seed).to(device, settings.dtype)
@@ -282,9 +262,7 @@ def _state(row: Row) -> str:
     return f"{row['status']} {row['note']}" if row["ms"] is None else f"{row['ms']:.3g} ms"
 
 
-def _architecture(device: str) -> int | None:
-    """Returns the compute capability without the dot, or None without such a device."""
-    if device != "cuda" or not torch.cuda.is_available():
-        return None
+def _architecture() -> tuple[int, ...]:
+    """Returns the compute capability of the device, without the dot."""
     major, minor = torch.cuda.get_device_capability()
-    return 10 * major + minor
+    return (10 * major + minor,)

@@ -1,1 +1,0 @@
-"""Benchmarks layers on a CUDA device: `python -m benchmarks devices`."""
