@@ -14,11 +14,11 @@ from rich.console import Console
 from benchmarks.networks.tables import means, table
 from benchmarks.relational.peers import library_module
 from benchmarks.relational.settings import check
-from dacergnn.bench.environment import load, write_run
+from dacergnn.bench.environment import about, load
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import device_option, names, numbers, present
-from dacergnn.json_lines import Row
+from dacergnn.json_lines import Row, Writer
 
 if TYPE_CHECKING:
     from benchmarks.networks.training import Training
@@ -66,14 +66,19 @@ def networks(
     cases += [Training(name, data=data, device=device) for data, name in product(map(present, graphs), chosen)]
     console = Console(width=None if sys.stdout.isatty() else 200)
     rows: list[Row] = []
+    writer = None if path is None else Writer(path)
+    if writer is not None:
+        writer.write([about(threads=threads)])
     with progress_bar(console) as bar:
         task = bar.add_task("starting", total=len(cases))
         for case in cases:
-            rows += measured(case, peers, limits, not quick if memory is None else memory, teller(bar, console))
+            own = measured(case, peers, limits, not quick if memory is None else memory, teller(bar, console))
+            if writer is not None:
+                writer.write(own)
+            rows += own
             bar.advance(task)
     click.echo(f"{table(rows)}\n\n{means(rows)}")
     if path is not None:
-        write_run(path, rows, threads=threads)
         console.print(f"Results written to {path}")
     wrong = [row for row in rows if row["candidate"] == "ours" and row["status"] != "ok"]
     for row in wrong:
@@ -91,6 +96,6 @@ def measured(case: Training, peers: Collection[str], limits: Limits, memory: boo
     wanted = [name for name in case.names() if name.partition(" ")[0] in kinds]
     before = load()
     found = measure(case, wanted, limits, weighed=wanted if memory else (), progress=tell)
-    about = {"network": case.network, "edges": case.edges, "data": case.data}
-    return [{**about, "candidate": name, **row, "load_before": before, "load_after": load()}
+    named = {"network": case.network, "edges": case.edges, "data": case.data}
+    return [{**named, "candidate": name, **row, "load_before": before, "load_after": load()}
             for name, row in found.items()]  # fmt: skip

@@ -16,7 +16,7 @@ from benchmarks.papers.papers import PAPERS, artefacts, chosen
 from benchmarks.papers.picture import draw
 from benchmarks.papers.report import as_json, facts_table, found_table, stem, write
 from dacergnn.bench.environment import environment
-from dacergnn.cli.options import device_option, rates_option
+from dacergnn.cli.options import device_option, names, rates_option
 from dacergnn.config import Rates
 
 
@@ -28,14 +28,14 @@ from dacergnn.config import Rates
 @click.option("--list", "only_list", is_flag=True, help="List the figures and tables, and measure nothing.")
 @click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
 @click.option("--seed", default=0, show_default=True, help="Of features, parameters and synthetic graphs.")
-@click.option("--data", default="", help="Graphs between commas, in place of the usual ones.")
+@click.option("--data", "graphs", default="", callback=names, help="Graphs between commas, in place of the usual ones.")
 @device_option
 @rates_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for tables (JSON) and pictures (PNG).")  # fmt: skip
 def papers(
     paper: str, figures: tuple[int, ...], tables: tuple[int, ...], quick: bool, only_list: bool, threads: int,
-    seed: int, data: str, device: str, rates: Rates | None, out: Path | None,
+    seed: int, graphs: tuple[str, ...], device: str, rates: Rates | None, out: Path | None,
 ) -> None:  # fmt: skip
     """Measure figures and tables of a paper on this machine, beside the paper's numbers.
 
@@ -47,7 +47,6 @@ def papers(
         for name, one in artefacts(paper).items():
             console.print(f"{name}: {one.title}", highlight=False)
         return
-    graphs = tuple(name.strip() for name in data.split(",") if name.strip())
     facts, scale = paper_facts(paper), Scale(quick, threads, seed, device, graphs, rates)
     machine = environment()
     torch.set_num_threads(threads)

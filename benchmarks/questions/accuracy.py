@@ -21,6 +21,7 @@ from torch.nn import functional
 
 import dacergnn
 from dacergnn import Config, datasets
+from dacergnn.cli.options import names
 from dacergnn.datasets import Dataset
 from dacergnn.tables import Table
 
@@ -105,21 +106,21 @@ def train(task: Task, recipe: Recipe, seed: int, epochs: int, config: Config | N
 
 
 @click.command()
-@click.option("--models", default=",".join(RECIPES), show_default=True)
-@click.option("--data", default="cora,citeseer", show_default=True)
+@click.option("--models", default=",".join(RECIPES), callback=names, show_default=True)
+@click.option("--data", default="cora,citeseer", callback=names, show_default=True)
 @click.option("--seeds", default=5, show_default=True)
 @click.option("--epochs", default=200, show_default=True)
 @click.option("--caching", default="cache_all", show_default=True)
 @click.option("--threads", default=2, show_default=True)
-def main(models: str, data: str, seeds: int, epochs: int, caching: str, threads: int) -> None:
+def main(models: tuple[str, ...], data: tuple[str, ...], seeds: int, epochs: int, caching: str, threads: int) -> None:
     """Train every model on every dataset, with and without compiled layers."""
     torch.set_num_threads(threads)
     columns: dict[str, Any] = {"PyG": None, "dacergnn": Config(caching=caching)}
     headings = ("model", "data", *columns, "within one deviation")
     table = Table(f"Test accuracy (%) over {seeds} seeds", headings, keys=2)
-    for name in data.split(","):
+    for name in data:
         task = Task.load(name)
-        for model in models.split(","):
+        for model in models:
             found = {
                 column: [100 * train(task, RECIPES[model], seed, epochs, config)[1] for seed in range(seeds)]
                 for column, config in columns.items()

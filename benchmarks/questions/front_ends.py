@@ -21,6 +21,7 @@ from torch import Tensor
 from benchmarks.relational.problem import load_problem
 from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.cli.options import names
 from dacergnn.tables import Table
 from examples.front_ends import CHANNELS, MODELS, ways
 
@@ -52,19 +53,19 @@ def _step(call: Callable[[], Tensor], leaves: list[Tensor], train: bool) -> Call
 
 
 @click.command()
-@click.option("--models", default=",".join(MODELS), show_default=True)
+@click.option("--models", default=",".join(MODELS), callback=names, show_default=True)
 @click.option("--data", default="aifb", show_default=True, help="One graph.")
-@click.option("--mode", default="infer,train", show_default=True)
+@click.option("--mode", default="infer,train", callback=names, show_default=True)
 @click.option("--repeat", default=60, show_default=True, help="Rounds of a case.")
 @click.option("--budget", default=10.0, show_default=True, help="Seconds for a case.")
 @click.option("--threads", default=2, show_default=True)
-def main(models: str, data: str, mode: str, repeat: int, budget: float, threads: int) -> None:
+def main(models: tuple[str, ...], data: str, mode: tuple[str, ...], repeat: int, budget: float, threads: int) -> None:
     """Measure every form of every case."""
     torch.set_num_threads(threads)
     headings = ("model", "data", "mode", "built in (ms)", *FORMS[1:])
     table = Table("Times over those of the built-in layer", headings, keys=3)
-    for model in models.split(","):
-        for one in mode.split(","):
+    for model in models:
+        for one in mode:
             found = measure(model, data, one, repeat, budget)
             own, ms = found["built in"], {form: timing.percentile(0.25) for form, timing in found.items()}
             ratios = (

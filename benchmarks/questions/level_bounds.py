@@ -12,17 +12,18 @@ import click
 from benchmarks.relational.bound import bounds
 from benchmarks.relational.problem import load_problem
 from dacergnn.bench import measure_rates
+from dacergnn.cli.options import names
 
 
 @click.command()
-@click.option("--data", default="aifb,mutag,fb15k237,wn18rr,bgs~,biokg~,am~", show_default=True)
-@click.option("--models", default="rgcn,rgat,hgt", show_default=True)
-def main(data: str, models: str) -> None:
+@click.option("--data", default="aifb,mutag,fb15k237,wn18rr,bgs~,biokg~,am~", callback=names, show_default=True)
+@click.option("--models", default="rgcn,rgat,hgt", callback=names, show_default=True)
+def main(data: tuple[str, ...], models: tuple[str, ...]) -> None:
     ratios: list[float] = []
-    for name in data.split(","):
+    for name in data:
         problem = load_problem(name)
         rates = measure_rates(problem.num_nodes)
-        for model in models.split(","):
+        for model in models:
             found = bounds(model, "train", problem.sizes(), 64, rates)
             ratios.append(found["compact"].ms / min(bound.ms for bound in found.values()))
             click.echo(f"{model} on {name}: {ratios[-1]:.2f}")

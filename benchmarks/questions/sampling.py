@@ -26,6 +26,7 @@ from torch_geometric.sampler import NodeSamplerInput
 from dacergnn import datasets
 from dacergnn.bench.measure import OF_PROCESSOR, Timing, interleave
 from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.cli.options import names, numbers
 from dacergnn.sampler import NeighborSampler
 from dacergnn.tables import Table
 
@@ -92,21 +93,21 @@ def _all(draw: Draw, batches: list[Tensor]) -> None:
 
 
 @click.command()
-@click.option("--data", default="citeseer,mag_cut10,heco_dblp,aifb")
-@click.option("--batch", default="128,1024")
+@click.option("--data", default="citeseer,mag_cut10,heco_dblp,aifb", callback=names)
+@click.option("--batch", default="128,1024", callback=numbers)
 @click.option("--fanouts", default="10;15,10")
-def main(data: str, batch: str, fanouts: str) -> None:
+def main(data: tuple[str, ...], batch: tuple[int, ...], fanouts: str) -> None:
     torch.set_num_threads(1)
     rates = ("M edges/s (ours)", "M edges/s (DGL)", "ratio")
     table = Table("Batches of seeds", ("graph", "seeds", "fanouts", "ms (ours)", "ms (DGL)", *rates), keys=3)
-    for name in data.split(","):
+    for name in data:
         counts, edges = typed_edges(name)
         seed_type = max(counts, key=lambda key: sum(len(d) for (_, _, end), (_, d) in edges.items() if end == key))
         for hops in fanouts.split(";"):
-            numbers = [int(number) for number in hops.split(",")]
-            draws = {"ours": of_dacergnn(counts, edges, numbers, seed_type)}
-            draws["dgl"] = of_dgl(counts, edges, numbers, seed_type)
-            for size in map(int, batch.split(",")):
+            sizes = [int(number) for number in hops.split(",")]
+            draws = {"ours": of_dacergnn(counts, edges, sizes, seed_type)}
+            draws["dgl"] = of_dgl(counts, edges, sizes, seed_type)
+            for size in batch:
                 torch.manual_seed(0)
                 found = measured(draws, [torch.randperm(counts[seed_type])[:size] for _ in range(BATCHES)])
                 (own, rate), (other, other_rate) = found["ours"], found["dgl"]

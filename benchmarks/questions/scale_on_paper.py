@@ -16,6 +16,7 @@ import click
 import torch
 
 from dacergnn import modules
+from dacergnn.cli.options import numbers
 from dacergnn.config import TYPICAL_RATES, Config, Rates
 from dacergnn.cost import program_cost
 from dacergnn.graph.profile import Profile
@@ -105,8 +106,8 @@ def estimate(model: str, sizes: dict[str, int], rates: Rates) -> tuple[float, in
 
 
 @click.command()
-@click.option("--machines", default="16,64,256", show_default=True)
-def main(machines: str) -> None:
+@click.option("--machines", default="16,64,256", callback=numbers, show_default=True)
+def main(machines: tuple[int, ...]) -> None:
     """Prints a row for each model, graph and number of machines."""
     sizes, _ = part_sizes(MAG, 1)
     for model in ("RGCN", "RGAT", "HGT"):
@@ -114,7 +115,7 @@ def main(machines: str) -> None:
         click.echo(f"{model:5} {MAG.name}, two cores: {seconds:.2f} s, {need / 1e9:.2f} GB")
     for graph in (MAG240M, LARGEST):
         for model in ("RGCN", "RGAT", "HGT"):
-            for count in map(int, machines.split(",")):
+            for count in machines:
                 sizes, read = part_sizes(graph, count)
                 seconds, need = estimate(model, sizes, MACHINE)
                 moved = 2 * read * FEATURES * 4

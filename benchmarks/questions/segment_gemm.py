@@ -18,6 +18,7 @@ import torch
 from dacergnn import HeteroGraph, parse
 from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.cli.options import names
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import Context, SelectAdjacency
 from dacergnn.tables import Table
@@ -132,10 +133,14 @@ def untyped(shape: str, repeat: int) -> list[str]:
 @click.option("--types", default=100, show_default=True)
 @click.option("--features", default=64, show_default=True)
 @click.option("--untyped", "one_weight", is_flag=True, help="Products with one weight, of --shapes.")
-@click.option("--shapes", default=SHAPES, show_default=True, help="Rows x columns x columns of the products.")
+@click.option(
+    "--shapes", default=SHAPES, callback=names, show_default=True, help="Rows x columns x columns of the products."
+)
 @click.option("--threads", default=2, show_default=True)
 @click.option("--repeat", default=30, show_default=True)
-def main(rows: int, types: int, features: int, one_weight: bool, shapes: str, threads: int, repeat: int) -> None:
+def main(
+    rows: int, types: int, features: int, one_weight: bool, shapes: tuple[str, ...], threads: int, repeat: int
+) -> None:
     """Print medians of interleaved runs, in GFLOP/s, and ratios to torch.mm."""
     torch.set_num_threads(threads)
     click.echo(NOTE)
@@ -143,4 +148,4 @@ def main(rows: int, types: int, features: int, one_weight: bool, shapes: str, th
         typed(rows, types, features, repeat)
         return
     headings = ("shape", "torch.mm", "product", "ratio", "torch.mm", "gradient", "ratio")
-    click.echo(Table("", headings, rows=(untyped(shape, repeat) for shape in shapes.split(","))).markdown())
+    click.echo(Table("", headings, rows=(untyped(shape, repeat) for shape in shapes)).markdown())

@@ -16,6 +16,7 @@ from dacergnn import HeteroGraph, datasets, modules
 from dacergnn.bench.measure import interleave
 from dacergnn.bench.memory import peak_growth, return_freed
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, with_left_out
+from dacergnn.cli.options import names
 from dacergnn.runtime.pool import POOL
 from dacergnn.tables import Table
 
@@ -60,16 +61,16 @@ def peak(layer: nn.Module, train: Callable[[], object], rows: int, dtype: torch.
 
 
 @click.command()
-@click.option("--data", default="bgs~,biokg~,am~", show_default=True)
+@click.option("--data", default="bgs~,biokg~,am~", callback=names, show_default=True)
 @click.option("--repeat", default=9, show_default=True)
-def main(data: str, repeat: int) -> None:
+def main(data: tuple[str, ...], repeat: int) -> None:
     """Measures every layer on every graph."""
     return_freed()
     names = [str(dtype).removeprefix("torch.") for dtype in TYPES[1:]]
     table = Table("Speed-up over float32", ("graph", "layer", "mode", "float32 (ms)", *names), keys=3)
     memory = Table("Peak memory of a step over float32", ("graph", "layer", "float32 (MiB)", *names), keys=2)
     ratios: dict[torch.dtype, list[Ratio]] = {dtype: [] for dtype in TYPES[1:]}
-    for name in data.split(","):
+    for name in data:
         graph = datasets.load(name).graph
         for kind in layers(graph):
             own = {dtype: layers(graph)[kind] for dtype in TYPES}

@@ -22,6 +22,7 @@ import dacergnn
 from dacergnn import datasets
 from dacergnn.bench.measure import OF_PROCESSOR, ON_PROCESSOR, interleave
 from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.cli.options import names, numbers
 from dacergnn.datasets import Dataset
 from dacergnn.tables import Table
 
@@ -88,15 +89,15 @@ def steps(name: str, hidden: int) -> dict[str, Step]:
 
 
 @click.command()
-@click.option("--data", default="cora,citeseer", help="Data sets.")
-@click.option("--hidden", default="16,64", help="Hidden features.")
+@click.option("--data", default="cora,citeseer", callback=names, help="Data sets.")
+@click.option("--hidden", default="16,64", callback=numbers, help="Hidden features.")
 @click.option("--threads", default=2)
 @click.option("--cpu", is_flag=True, help="Time of the processor rather than that of the clock, with one thread.")
-def main(data: str, hidden: str, threads: int, cpu: bool) -> None:
+def main(data: tuple[str, ...], hidden: tuple[int, ...], threads: int, cpu: bool) -> None:
     """Milliseconds of a training step."""
     torch.set_num_threads(1 if cpu else threads)
     clock = OF_PROCESSOR if cpu else ON_PROCESSOR
-    for name, width in product(data.split(","), map(int, hidden.split(","))):
+    for name, width in product(data, hidden):
         candidates = steps(name, width)
         for _, run in product(range(WARM), candidates.values()):
             run()

@@ -27,6 +27,7 @@ import torch
 
 from benchmarks.standalone import Standalone
 from dacergnn import HeteroGraph, datasets, modules
+from dacergnn.cli.options import names, numbers
 from dacergnn.modules.graph_layer import GraphLayer
 from dacergnn.modules.variant import Variant
 from dacergnn.native.build import compiler_command, own_flags
@@ -170,11 +171,11 @@ def measured(variant: Variant, graph: HeteroGraph, threads: int, repeat: int) ->
 
 
 @click.command()
-@click.option("--data", default="fb15k237,bgs~,biokg~,am~", show_default=True)
-@click.option("--models", default="rgcn,rgat,hgt", show_default=True)
-@click.option("--threads", default="16", show_default=True)
+@click.option("--data", default="fb15k237,bgs~,biokg~,am~", callback=names, show_default=True)
+@click.option("--models", default="rgcn,rgat,hgt", callback=names, show_default=True)
+@click.option("--threads", default="16", callback=numbers, show_default=True)
 @click.option("--repeat", default=3, show_default=True)
-def main(data: str, models: str, threads: str, repeat: int) -> None:
+def main(data: tuple[str, ...], models: tuple[str, ...], threads: tuple[int, ...], repeat: int) -> None:
     """Measures a training step of every layer on every graph."""
     headings = ("graph", "layer", "threads", "busiest / mean", "of the worst operator", "outside of loops")
     table = Table("Shares of threads", headings, keys=3)
@@ -183,14 +184,14 @@ def main(data: str, models: str, threads: str, repeat: int) -> None:
         header.write_text(_HEADER)
         flags = [flag for flag in own_flags() if flag != "-shared"]
         OneThread.compiler = (*compiler_command(), *flags, "-include", str(header))
-        for name in data.split(","):
+        for name in data:
             graph = datasets.load(name).graph
-            for model in models.split(","):
+            for model in models:
                 layer = layers(graph)[model]
                 layer(torch.randn(graph.size("NS"), WIDTH, requires_grad=True), graph).sum().backward()
                 (program,) = layer.compiled_programs.values()
                 (variant,) = program.variants
-                for count in map(int, threads.split(",")):
+                for count in threads:
                     table.add_row(name, model, str(count), *_summary(list(measured(variant, graph, count, repeat))))
     click.echo(table)
 
