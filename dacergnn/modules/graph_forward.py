@@ -123,7 +123,7 @@ def _subclass(base: type[nn.Module], config: Config, on_unsupported: OnUnsupport
 
     if not hasattr(base, "save_sdfg"):
         names["save_sdfg"] = _save_sdfg
-    if not issubclass(base, fx.GraphModule):  # what pickles as its graph becomes layers again
+    if fx.GraphModule not in base.__mro__:  # what pickles as its graph becomes layers again
         names["__reduce__"] = reduce
     forward = _compiled(base.forward, config, on_unsupported)
     return type(base.__name__, (base,), {**names, _ORIGINAL: base, "forward": forward})
