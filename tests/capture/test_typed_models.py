@@ -235,10 +235,24 @@ class Kept(nn.Module):
         return F.dropout(F.gelu(self.norm(kept)), 0.25, self.training) + 1
 
 
-def test_numbers_of_rows_that_depend_on_features() -> None:
-    """They are known after dropout may have drawn, too late to choose another network by them."""
+class Gated(nn.Module):
+    """Scales columns by a row that torch computes of all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = SAGEConv(K, K), nn.BatchNorm1d(K)
+
+    def forward(self, x: Tensor, edges: Tensor, types: Tensor) -> Tensor:
+        h = self.norm(self.conv(x, edges))
+        gate = h.sum(0, keepdim=True).softmax(-1)
+        return F.dropout(self.conv(h * gate + x * gate.t().sum(), edges), 0.25, self.training)
+
+
+@pytest.mark.parametrize("kind", [Kept, Gated])
+def test_sizes_that_are_known_late(kind: Callable[[], nn.Module]) -> None:
+    """No network is chosen by them, since dropout may have drawn by then."""
     torch.manual_seed(0)
-    model: Any = Kept().double()
+    model: Any = kind().double()
     fast = dacergnn.optimize(copy.deepcopy(model))
     for more in range(9):
         assert_same_step(fast, model, given(model, 2 * N + 10 * more, 900))

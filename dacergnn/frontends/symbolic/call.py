@@ -99,9 +99,10 @@ class LayerCall:
 
     def tensor(self, argument: Any) -> Tensor:
         """Returns the tensor of an argument; a recorded argument may be a tensor that all rows share."""
-        tensor = argument.node.real if type(argument) is Value else argument
-        if tensor is None and self.trace.runtime.in_torch and argument.node.expr.edges is None:
-            tensor = self.trace.results(argument)
+        tensor = argument
+        if type(argument) is Value:
+            waits = argument.node.real is None and argument.node.expr.edges is None
+            tensor = self.trace.results(argument) if waits and self.trace.runtime.in_torch else argument.node.real
         if not isinstance(tensor, Tensor):
             raise Untranslatable
         return tensor

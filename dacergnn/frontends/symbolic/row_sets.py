@@ -11,6 +11,7 @@ from torch import Tensor
 from dacergnn.frontends.symbolic.edges import Form, GraphFinder
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.table import VIEWS
+from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.value import Node
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lifetime import lasting
@@ -74,11 +75,16 @@ class RowSets:
     def __init__(self) -> None:
         self._known: dict[object, RowSet] = {}
 
-    def find(self, node: Node, device: torch.device) -> RowSet | None:
-        """Returns the rows of a value that depends on no edges; None if torch computes it as fast as a program."""
-        if node.expr.uniform or node.rows is not None or len(_passes(node)) < _FEW or node.shape[0] < MANY_ROWS:
+    def find(self, node: Node, device: torch.device, tape: Tape | None) -> RowSet | None:
+        """Returns the rows of a value that depends on no edges; None if torch computes it as fast as a program.
+
+        The number of rows decides, so that it has to be known before all steps.
+        """
+        if node.expr.uniform or node.rows is not None or len(_passes(node)) < _FEW:
             return None
         rows = node.shape[0]
+        if tape is None or not tape.is_known_early(rows) or rows < MANY_ROWS:
+            return None
         key = getattr(rows, "role", None), number(rows)  # equal numbers may be those of other nodes in other calls
         return self._known.setdefault(key, RowSet(rows, device))
 

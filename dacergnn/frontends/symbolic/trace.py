@@ -159,10 +159,14 @@ class Trace(Notes):
         Args:
             shape: The shape of what was written to, whose sizes may be known.
         """
-        if self.tape is not None and [*tensor.shape] == [*map(number, shape)]:
-            self.tape.tie(tensor, dict(enumerate(shape)))
+        self._tie(tensor, shape)
         expr = self._leaves[id(tensor), "row"] = Expr("leaf", (), ("row",), squeezed(tensor.shape), tensor)
         return Node(expr, self.shape(tensor), tensor.dtype, (), tensor)
+
+    def _tie(self, tensor: Tensor, shape: torch.Size) -> None:
+        """Notes that a tensor has sizes that may be known."""
+        if self.tape is not None and [*tensor.shape] == [*map(number, shape)]:
+            self.tape.tie(tensor, dict(enumerate(shape)))
 
     def edge_set(self, edge_index: Tensor, flipped: bool = False) -> EdgeSet:
         """Returns the edges that an edge index [2, E] holds; it is the same object for the same tensor."""
@@ -199,7 +203,8 @@ class Trace(Notes):
                 continue
             edges = node.expr.edges
             if not _needs_edges(node.expr):
-                edges = self._row_sets.find(node, self.device) if self._may_run_without_edges(node) else None
+                may_run = self.runtime.in_torch and self.takes(node.elements)
+                edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None:
                 with self._outermost():
                     self._replay(node)
@@ -210,16 +215,6 @@ class Trace(Notes):
                 group += self._passed(group)
             with self._outermost():
                 self._compute(edges, group)
-
-    def _may_run_without_edges(self, node: Node) -> bool:
-        """Returns whether a program may compute a value without edges; its rows decide, so that they come first."""
-        tape = self.tape
-        return (
-            self.runtime.in_torch
-            and self.takes(node.elements)
-            and tape is not None
-            and tape.is_known_early(node.shape[0])
-        )
 
     def _passed(self, group: Sequence[Node]) -> list[Node]:
         """Returns values of nodes that others are computed from and that are in use: a later program need not anew."""
@@ -260,6 +255,8 @@ class Trace(Notes):
                     result = self.torch(func, *args, **kwargs)
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
+                if self.runtime.in_torch:
+                    self._tie(node.real, node.shape)
                 if not node.expr.uniform and node.rows is None:
                     node.expr.becomes_leaf(self._converted(node.real, node.elements))
         return node.real
@@ -325,6 +322,8 @@ class Trace(Notes):
                 node.real = self._converted(node.real, node.dtype)
                 if node.call and node.call[0] in CLONES:
                     node.real = self.torch(Tensor.clone, node.real)
+                if self.runtime.in_torch:
+                    self._tie(node.real, node.shape)
 
     def _without_past(self, leaves: Sequence[Expr], exprs: Sequence[Expr]) -> list[Expr]:
         """Returns leaves without the graph of autograd behind those that no gradient leads to.

@@ -214,14 +214,19 @@ class _Run:
 
     def _recorded(self, result: Any, args: tuple[Any, ...]) -> Any:
         """Returns what torch has computed of rows as values, so that what is computed of it joins a program."""
-        if type(result) in (tuple, list):
-            return type(result)([self._recorded(r, args) for r in result])
-        if type(result) is not Tensor or result.layout is not torch.strided or result.dim() < 2:
-            return result
-        shared = any(v.node.real is not None and is_alias_of(result, v.node.real) for v in _values(args))
-        if shared or result.device != self.trace.device or not self.trace.takes(result.dtype):
-            return result
-        return self.trace.own_value(result)
+        several = type(result) in (tuple, list)
+        parts = [*result] if several else [result]
+        given = [v.node.real for v in _values(args) if v.node.real is not None]
+
+        def value(part: Any) -> Any:
+            if type(part) is not Tensor or part.layout is not torch.strided or part.dim() < 2:
+                return part
+            others = [*given, *[t for t in parts if isinstance(t, Tensor) and t is not part]]
+            shared = any(is_alias_of(part, other) for other in others)  # a write to another one changes it
+            fits = part.device == self.trace.device and self.trace.takes(part.dtype)
+            return self.trace.own_value(part) if fits and not shared else part
+
+        return type(result)(map(value, parts)) if several else value(result)
 
     def _size(self, expr: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns a size that follows from others; the tape notes how."""
