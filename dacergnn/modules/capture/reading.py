@@ -210,9 +210,10 @@ class _Run:
             raise UnsupportedCallError(f"{getattr(function, '__name__', function)} is called.")
         result = self._called(function, args, kwargs)
         self._tie(example, result)
-        return self._recorded(result, args) if function is run_layer or _values(args) else result
+        apart = function is run_layer  # results of a layer share memory, but no rows
+        return self._recorded(result, args, apart=apart) if apart or _values(args) else result
 
-    def _recorded(self, result: Any, args: tuple[Any, ...]) -> Any:
+    def _recorded(self, result: Any, args: tuple[Any, ...], *, apart: bool) -> Any:
         """Returns what torch has computed of rows as values, so that what is computed of it joins a program."""
         several = type(result) in (tuple, list)
         parts = [*result] if several else [result]
@@ -221,7 +222,7 @@ class _Run:
         def value(part: Any) -> Any:
             if type(part) is not Tensor or part.layout is not torch.strided or part.dim() < 2:
                 return part
-            others = [*given, *[t for t in parts if isinstance(t, Tensor) and t is not part]]
+            others = [*given, *[t for t in parts if isinstance(t, Tensor) and t is not part and not apart]]
             shared = any(is_alias_of(part, other) for other in others)  # a write to another one changes it
             fits = part.device == self.trace.device and self.trace.takes(part.dtype)
             return self.trace.own_value(part) if fits and not shared else part
