@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from coverage_inputs import D, E, K, M, N, draw, edges, types, x
+from pages import FOLDER
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
@@ -17,7 +17,6 @@ from benchmarks.questions.accuracy import RECIPES
 from examples import online_service, pyg_style
 from tests.training.test_ever_new_batches import Plain, Typed
 
-PAGES = Path(__file__).resolve().parent
 KINDS = {"author": 9, "paper": 14}
 WRITES, BY = ("author", "writes", "paper"), ("paper", "by", "author")
 
@@ -38,7 +37,7 @@ class Model:
 
 def of_page(page: str, name: str, number: int = 0) -> Any:
     """Returns a class that is defined in the code of a page, the first of its name or a later one."""
-    blocks = re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(), re.S)
+    blocks = re.findall(r"```python\n(.*?)```", (FOLDER / page).read_text(), re.S)
     nodes = [node for block in blocks for node in ast.parse(block).body]
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     constants = [n for n in nodes if isinstance(n, ast.Assign) and isinstance(n.value, ast.Tuple)]

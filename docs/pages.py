@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+if str(FOLDER.parent) not in sys.path:
+    sys.path.insert(1, str(FOLDER.parent))  # scripts of this folder use the laboratory, which is not installed
 
 
 def replaced(page: str, part: str, text: str) -> str:
