@@ -49,7 +49,7 @@ from dacergnn.sdfg_passes.questions import KEEP
 from dacergnn.target import find
 
 WIDE = 4
-"""How many times as many values as other rows of its statements a wide row has."""
+"""Tells how many times as many values as other rows of its statements a wide row has."""
 
 
 def keep_wide_rows(program: Program, context: Context) -> int:

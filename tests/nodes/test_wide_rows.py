@@ -54,7 +54,7 @@ OF_HEADS = (
 
 
 def kept(text: str, dtype: Typeclass = dace.float32, context: Context | None = None) -> tuple[int, dace.SDFG]:
-    """How many wide rows products keep, and the program then."""
+    """Returns how many wide rows products keep, and the program then."""
     sdfg, context = parse(text, dtype=dtype), context or Context()
     GemmEpilogueFusion().run(sdfg, context)
     count = keep_wide_rows(Program(sdfg), context)
