@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dacergnn.errors import DistributedError
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 Move = Callable[[Tensor], Tensor]
 
@@ -177,5 +178,6 @@ class _Exchanged(torch.autograd.Function):
         return there(rows)
 
     @staticmethod
+    @skipped_by_dynamo
     def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return None, None, _Exchanged.apply(ctx.back, ctx.there, gradient)  # pyright: ignore[reportUnknownMemberType]

@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from dacergnn.distributed.part import ONLY, Key, Piece, Rows
 from dacergnn.errors import DistributedError
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 
 def run_in_rounds(
@@ -184,5 +185,6 @@ class _InRounds(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @skipped_by_dynamo
     def backward(ctx: Any, *seeds: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return None, *ctx.call.backward(ctx.saved_tensors, ctx.needs_input_grad[1:], seeds)

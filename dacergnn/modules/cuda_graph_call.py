@@ -19,6 +19,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.signature import CallSignature
 from dacergnn.runtime import cuda_graph
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 Function = Callable[..., Any]
 """Takes the tensors to compute with in place of others, by their ids, and then the arguments of a call."""
@@ -180,6 +181,7 @@ class _Replay(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @skipped_by_dynamo
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         token, *_ = ctx.saved_tensors
         return (None, *ctx.captured.replay_backward(int(token), gradients))

@@ -15,14 +15,17 @@ from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, Unsupp
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
 from dacergnn.frontends.frontend import GRAPH_LIBRARIES, has_foreign_methods
 from dacergnn.frontends.linear import has_hooks
+from dacergnn.frontends.pyg.traced import is_message_passing
+from dacergnn.modules.capture.captured_layer import CapturedLayer
 from dacergnn.modules.contents import contents_kept
 from dacergnn.modules.core import Core
 from dacergnn.modules.frontend_runner import FrontendRunner
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.module_state import ModuleState
 from dacergnn.modules.runner import OriginalRunner, Runner
-from dacergnn.modules.torch_operator import register_layer, skipped_by_dynamo
+from dacergnn.modules.torch_operator import register_layer
 from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 from dacergnn.runtime.transformed import is_fake, is_recorded, with_plain_integers
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
@@ -92,7 +95,7 @@ class LayerCore(Core):
         self._state.watch()
         if not self._state.same(before):
             runner = self._choose()
-            traced = isinstance(runner, TracedRunner) and isinstance(self.runner, TracedRunner)
+            traced = type(runner) is type(self.runner) and isinstance(runner, TracedRunner | CapturedLayer)
             if not traced or runner.original is not self.runner.original:  # a traced one reads all options itself
                 self.runner = runner
             super().forget_calls()  # recordings belong to the state before
@@ -134,7 +137,8 @@ class LayerCore(Core):
             self.refused = reason
         try:
             if tracer is not None:
-                runner = TracedRunner(self, tracer(original))
+                captured = is_message_passing(original)
+                runner = CapturedLayer(self) if captured else TracedRunner(self, tracer(original))
                 self.refused = None
                 return runner
         except UnsupportedLayerError as reason:

@@ -19,6 +19,7 @@ from dacergnn.frontends.symbolic.steps import (
     Slot,
     Step,
     TorchCall,
+    draws,
     filler,
     has_effects,
     hold,
@@ -89,6 +90,8 @@ class Network:
         self._leaves, self._slots = leaves, tape.slots
         self._runs = [(_run_of(step), step.grad) for step in self.steps[self._integers.count :]]
         self._filled = filler(result)
+        self._acts = any(_acts(step, tape, leaves) for step in self.steps if isinstance(step, TorchCall))
+        """Tells whether a run may change more than what it makes itself."""
         self._first: list[Guard] = []
         """Guards about the arguments alone."""
         self._later: list[Guard] = []
@@ -124,7 +127,7 @@ class Network:
     @property
     def finds_out_late(self) -> bool:
         """Tells whether a call that it does not serve is found after it has had other effects than its result."""
-        return bool(self._last) and any(isinstance(s, TorchCall) and has_effects(s) for s in self.steps)
+        return bool(self._last) and self._acts
 
     def text(self, names: Mapping[int, str] | None = None) -> str:
         """Returns the steps as text, one in each line; ``names`` are those of what a call is given, by their places.
@@ -167,6 +170,16 @@ class Network:
         if self._last and not hold(self._last, tensors):
             raise Differs
         return self._filled(tensors, instead)
+
+
+def _acts(step: TorchCall, tape: Tape, leaves: int) -> bool:
+    """Returns whether a step may draw random numbers, or write to memory that the network has not made."""
+    if not has_effects(step) or step.kwargs.get("p") == 0:  # of a dropout
+        return False
+    given = [*map(tape.made, range(leaves)), *own_tensors([step])]
+    places = {_place(t) for t in given if isinstance(t, Tensor) and t.layout is torch.strided}
+    written = [tape.made(slot) for slot in slots_of((step.args[:1], step.kwargs.get("out")), ()).union(step.results)]
+    return draws(step.function.__name__) or any(isinstance(t, Tensor) and _place(t) in places for t in written)
 
 
 def _is_integers(value: Any) -> bool:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -26,21 +26,6 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, autocast_type, with_types, without_autocast
 from dacergnn.modules.elements import cast, with_parameters
 from dacergnn.modules.recorded_runs import RecordedRun, owned, recording, take_run, token_of
-
-_Function = TypeVar("_Function", bound=Any)
-
-
-def skipped_by_dynamo(function: _Function) -> _Function:
-    """Returns a function of ours, marked so that torch.compile calls it as it is and does not trace it.
-
-    torch.compile would trace our compiler otherwise. `torch.compiler.disable` does the same, but slows every call.
-    """
-    torch_c: Any = torch._C  # pyright: ignore[reportPrivateUsage]
-    frames = torch_c._dynamo.eval_frame
-    if hasattr(frames, "_FrameExecStrategy"):
-        skip = frames._FrameAction.SKIP
-        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
-    return function
 
 
 class Layer(Protocol):

@@ -30,8 +30,8 @@ from dacergnn.modules.program_runner import ProgramRunner
 from dacergnn.modules.replay import Attempt, Recording, Replays
 from dacergnn.modules.replay.user_code import asks_for_ids, compares_identities, compares_types
 from dacergnn.modules.runner import FAILURES, as_both
-from dacergnn.modules.torch_operator import skipped_by_dynamo
 from dacergnn.runtime.cuda_device import random_state, set_random_state
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 
 class TracedRunner(ProgramRunner):

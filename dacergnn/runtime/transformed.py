@@ -21,6 +21,12 @@ def is_transformed() -> bool:
     return _has_transforms() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
 
 
+def leave_transforms() -> None:
+    """Leaves all transforms of `torch.func`: torch forgets to leave its own where it fails to capture code of them."""
+    while _has_transforms():
+        _C._functorch.pop_dynamic_layer_stack()
+
+
 def is_recorded() -> bool:
     """Tells whether torch's operations are recorded, by `make_fx` or `torch.jit.trace`; they see no kernels of ours."""
     return _dispatch_mode(_modes.PROXY) is not None or _tracing_state() is not None

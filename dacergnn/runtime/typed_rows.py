@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 from dacergnn.runtime.pool import SMALL, has_memory, leased
 from dacergnn.runtime.transformed import is_transformed
 
@@ -49,6 +50,7 @@ class _Join(torch.autograd.Function):
         return _together(parts)
 
     @staticmethod
+    @skipped_by_dynamo
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         return gradients[0].split(ctx.sizes)
 
@@ -59,5 +61,6 @@ class _Split(torch.autograd.Function):
         return rows.unsafe_split_with_sizes(list(sizes))
 
     @staticmethod
+    @skipped_by_dynamo
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return join_rows(gradients), None

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.frontends.dgl.forward import ForwardTracer
-from dacergnn.frontends.pyg.traced import MessagePassingTracer
 from dacergnn.modules import CompiledLayer
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from tests.compatibility.comparing import assert_same, every_kind, outcome
 from tests.compatibility.kinds import KINDS, Kind, named, outputs
 
@@ -51,8 +51,8 @@ def examinations(module: nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[int
     for part in module.modules():
         if isinstance(part, CompiledLayer) and part.frontend is not None:
             monkeypatch.setattr(part.frontend, "edges", counted(part.frontend.edges))
-    for tracer in (MessagePassingTracer, ForwardTracer):
-        monkeypatch.setattr(tracer, "call", counted(tracer.call))
+    monkeypatch.setattr(ForwardTracer, "call", counted(ForwardTracer.call))
+    monkeypatch.setattr(CapturedForward, "_keep", counted(CapturedForward._keep))  # pyright: ignore[reportPrivateUsage]
     return found
 
 

@@ -177,33 +177,3 @@ def test_results_and_gradients(kind: type[nn.Module]) -> None:
             torch.stack([r.square().sum() for r in results]).sum().backward()
             found.append((*results, x.grad, torch.rand(1)))
         torch.testing.assert_close(*found[::-1])
-
-
-class Catching(pyg.MessagePassing):
-    """Does something else where a function fails, which works in the original."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.propagate(edge_index, x=x)
-
-    def message(self, x_j: Tensor) -> Tensor:
-        try:
-            return x_j.sort(dim=0).values
-        except Exception:
-            return 0 * x_j
-
-
-def test_errors_of_the_recording_are_not_the_layers_own() -> None:
-    original, x = Catching(), torch.randn(N, F)
-    with pytest.raises(
-        dacergnn.errors.UnsupportedCallError, match=r"own code catches what no program has: .*\.sort of"
-    ):
-        dacergnn.optimize(original, on_unsupported="error")(x, EDGES)
-    assert torch.equal(dacergnn.optimize(original, on_unsupported="ignore")(x, EDGES), original(x, EDGES))
-
-
-def test_large_parameters_that_are_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are not copied, so that there is no way back."""
-    monkeypatch.setattr("dacergnn.modules.contents._LARGE", 1)
-    layer = dacergnn.optimize(Leaving(fails=True).double(), on_unsupported="ignore")
-    with pytest.raises(dacergnn.errors.DacergnnError, match=r"written to a parameter or an argument \[3\] in a call"):
-        layer(torch.randn(N, F, dtype=torch.float64), EDGES)

@@ -14,7 +14,7 @@ from torch_geometric.nn import MessagePassing
 
 import dacergnn
 from dacergnn.frontends.symbolic.names import Names
-from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.modules.program_runner import ProgramRunner
 from dacergnn.program import Program
 
 X, INDEX = torch.randn(7, 3), torch.randint(7, (2, 15), generator=torch.Generator().manual_seed(1))
@@ -96,13 +96,13 @@ class Twice(MessagePassing):
 
 def test_equal_parts_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[Any] = []
-    run = TracedRunner.run_program
+    run = ProgramRunner.run_program
 
-    def noted(self: TracedRunner, program: Any, *others: Any) -> Any:
+    def noted(self: ProgramRunner, program: Any, *others: Any) -> Any:
         texts.append(program.source)
         return run(self, program, *others)
 
-    monkeypatch.setattr(TracedRunner, "run_program", noted)
+    monkeypatch.setattr(ProgramRunner, "run_program", noted)
     original = Twice()
     layer: Any = dacergnn.optimize(copy.deepcopy(original), on_unsupported="error")
     torch.testing.assert_close(layer(X, INDEX), original(X, INDEX))

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.frontends.dgl.forward import ForwardTracer
-from dacergnn.frontends.pyg.traced import MessagePassingTracer
 from dacergnn.modules import CompiledLayer
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.traced_runner import TracedRunner
 
 N, E, K = 17, 60, 6
@@ -21,19 +21,24 @@ N, E, K = 17, 60, 6
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """As many items as calls have been recorded."""
     found: list[int] = []
-    for tracer in (MessagePassingTracer, ForwardTracer):
 
-        def call(self: Any, *args: Any, original: Any = tracer.call) -> Any:
+    def count(kind: Any, name: str) -> None:
+        original = getattr(kind, name)
+
+        def counted(self: Any, *args: Any) -> Any:
             found.append(1)
             return original(self, *args)
 
-        monkeypatch.setattr(tracer, "call", call)
+        monkeypatch.setattr(kind, name, counted)
+
+    count(ForwardTracer, "call")
+    count(CapturedForward, "_keep")
     return found
 
 
 def compiled(layer: nn.Module) -> CompiledLayer:
     found = dacergnn.optimize(layer, on_unsupported="error")
-    assert isinstance(found.runner, TracedRunner)
+    assert isinstance(found.runner, TracedRunner | CapturedForward)
     return found
 
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from tests.modules.test_traced_convs import draw, edges, outcome, weights
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dacergnn
 from dacergnn.errors import GraphError, UnsupportedCallError
 from dacergnn.modules import CompiledLayer
-from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.modules.capture.captured_layer import CapturedLayer
 from tests.frontends.convolution_cases import network
 from tests.modules.layers import assert_close, compiled, pyg
-from tests.modules.test_traced_convs import draw, edges, outcome, weights
 
 N, K, M = 17, 6, 8
 F64 = torch.float64
@@ -146,10 +146,10 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_has_no_front_end_is_traced(name: str) -> None:
+def test_what_has_no_front_end_is_captured(name: str) -> None:
     original, args = OTHERS[name]().double(), (draw(N, K), edges())
     layer = dacergnn.optimize(original)
-    assert type(layer.runner) is TracedRunner
+    assert type(layer.runner) is CapturedLayer
     assert_close(outcome(layer, args), outcome(original, args), 1e-7)
     assert layer.refusal is None
 

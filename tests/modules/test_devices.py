@@ -16,11 +16,11 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.dgl.edges import GraphEdges
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.modules import CompiledLayer
+from dacergnn.modules.capture.captured_layer import CapturedLayer
 from dacergnn.modules.graph_forward import compiled_forwards
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import compile_layer
 from dacergnn.modules.layer_core import LayerCore
-from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.edge_changes import Seen
 from tests.frontends.cases import CASES, Case
 from tests.frontends.check import tensors
@@ -123,7 +123,7 @@ def keep_loops(layer: CompiledLayer, key: object, edges: Tensor, moved_edges: Te
 def test_traced_layers(name: str) -> None:
     layer, args = traced.CASES[name]()
     found, args, kwargs = on_device(layer.double(), args)
-    assert isinstance(found.runner, TracedRunner)
+    assert isinstance(found.runner, CapturedLayer)
     for _ in range(5):  # each is recorded, since tensors without memory cannot be compared
         run(found, args, kwargs)
 

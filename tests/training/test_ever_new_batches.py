@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
-from dacergnn.frontends.pyg.traced import MessagePassingTracer
 from dacergnn.graph import HeteroGraph
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.runtime.executable import Executable
 
 pytest.importorskip("torch_geometric")
@@ -102,7 +102,7 @@ def test_training_on_ever_new_batches(name: str, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(owner, method, counted)
 
     count(Executable, "__init__", "build")
-    count(MessagePassingTracer, "call", "trace")
+    count(CapturedForward, "_keep", "trace")
     optimizers = [torch.optim.SGD(m.parameters(), lr=1e-3) for m in (model, original)]
     graphs, total = 0, MANY.get(name, BATCHES)
     for number, batch in enumerate(batches(total)):

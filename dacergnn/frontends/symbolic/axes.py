@@ -209,7 +209,7 @@ def _instance_norm(
 ) -> Expr:  # fmt: skip
     if a.dim() != 3 or 1 in a.shape[1:] or running_mean is not None or not use_input_stats:
         raise Untranslatable
-    by_channel = [None if factor is None else factor.unsqueeze(-1) for factor in (weight, bias)]
+    by_channel = [None if f is None else c.trace.torch(Tensor.unsqueeze, f, -1) for f in (weight, bias)]
     return _scaled(c, _normed(c.value(a), a.shape[-1], eps), *by_channel)
 
 

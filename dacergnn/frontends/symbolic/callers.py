@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from itertools import islice
@@ -14,8 +17,8 @@ import torch
 from dacergnn.frontends.frontend import GRAPH_LIBRARIES
 from dacergnn.library_nodes.place import Place
 
-Caller = tuple[CodeType, int]
-"""An instruction: code, and its position there."""
+Caller = tuple[CodeType, int] | str
+"""An instruction: code, and its position there; or the frames that led to it, as torch has noted them as text."""
 
 
 def _names(folder: Path) -> list[str]:
@@ -28,6 +31,37 @@ LIBRARIES = [*_PACKAGE, *_names(Path(torch.__file__).parent)]
 """Folders with code of libraries, not of users."""
 _GENERATED = ("_propagate", "_edge_updater")
 """Ends of the names of modules that PyG generates."""
+_ENTRY = re.compile(r'File "(.+)", line (\d+), in (.+)\n(?: +(?!File ")\S.*\n)?( +[\^~]+)?')
+"""A frame in a text of frames: file, line, function, and marks below the line."""
+
+
+_INDENT = 4
+"""The spaces before lines of source in such a text."""
+
+
+class _Read(threading.local):
+    frames: str | None = None
+
+
+_read = _Read()
+
+
+def reads(frames: str | None) -> None:
+    """Notes that this thread runs what torch has captured of code; None if it runs code itself.
+
+    Args:
+        frames: The frames that led to the instruction, as torch has noted them.
+    """
+    _read.frames = frames
+
+
+def _entry(frames: str) -> tuple[str, int, str, str]:
+    """Returns file, line, function and marks of the innermost frame of a text that is of users."""
+    entries = [(file, int(line), name, marks) for file, line, name, marks in _ENTRY.findall(frames)]
+    made = tuple([f"{ending}_" for ending in _GENERATED])
+    own = [e for e in entries if not e[0].startswith(tuple(LIBRARIES)) and not any(m in Path(e[0]).name for m in made)]
+    users = [e for e in own if not any(f"/{name}/" in e[0] for name in GRAPH_LIBRARIES)]
+    return (users or own or [("unknown place", 0, "", "")])[-1]
 
 
 def frames(until: int = 0) -> Iterator[FrameType]:
@@ -41,6 +75,9 @@ def frames(until: int = 0) -> Iterator[FrameType]:
 
 def caller_text() -> str:
     """Returns file, line and function of the user's code that called torch."""
+    if _read.frames is not None:
+        file, line, name, _ = _entry(_read.frames)
+        return f"{Path(file).name}, line {line}, in {name}"
     for frame in frames():
         return f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
     return "unknown place"
@@ -52,6 +89,8 @@ def find_caller(until: int) -> Caller | None:
     Args:
         until: The id of the frame that called the layer.
     """
+    if _read.frames is not None:
+        return _read.frames
     found: Caller | None = None
     for frame in frames(until):
         name = str(frame.f_globals.get("__name__"))
@@ -65,6 +104,11 @@ def find_caller(until: int) -> Caller | None:
 
 def place_of(caller: Caller) -> Place:
     """Returns the place of an instruction in its source."""
+    if isinstance(caller, str):
+        file, number, _, marks = _entry(caller)
+        source = linecache.getline(file, number)
+        before = len(source) - len(source.lstrip()) + len(marks) - len(marks.lstrip()) - _INDENT
+        return Place(file, number, before + 1 if marks else 1)
     code, instruction = caller
     line, _, column, _ = next(islice(code.co_positions(), instruction // 2, None))
     return Place(code.co_filename, line or code.co_firstlineno, (column or 0) + 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import operator
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import is_not
+from math import copysign
 from types import FunctionType
 from typing import Any
 
@@ -30,8 +32,9 @@ from dacergnn.modules.core import Core
 from dacergnn.modules.replay.reach import FORWARDS
 from dacergnn.modules.replay.snapshot import Snapshot
 from dacergnn.modules.runner import Runner
-from dacergnn.modules.torch_operator import INLINED, skipped_by_dynamo
-from dacergnn.runtime.transformed import is_fake, is_transformed
+from dacergnn.modules.torch_operator import INLINED
+from dacergnn.runtime.dynamo import skipped_by_dynamo
+from dacergnn.runtime.transformed import is_fake, is_transformed, leave_transforms
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _set_eval_frame: Callable[[Any], Any] = _C._dynamo.eval_frame.set_eval_frame
@@ -42,8 +45,11 @@ _MOST_IN_A_ROW = 4
 A call in training, one without gradients and one in evaluation are three kinds. A number that each call changes would
 have each call captured, which takes seconds.
 """
+_GLOBAL_HOOKS = [v for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)]
 _FUNCTION = "autograd_function_apply"
 """The operator for subclasses of `torch.autograd.Function` in captured graphs."""
+_WRITES_TO_ARRAYS = {f"wrapped_{n}" for n in operator.__all__ if n[0] == "i" and hasattr(operator, f"__{n[1:]}__")}
+"""The names by which torch calls operators that write to arrays of NumPy, of whose writes autograd knows nothing."""
 NOTHING = (
     "nothing to compile: no rows are gathered or reduced by the ends of edges in what torch captures of it; "
     "`torch._dynamo.explain` tells what that is"
@@ -51,6 +57,10 @@ NOTHING = (
 
 
 BETWEEN = "nothing to compile between its layers: less is computed of their rows than a program is made for"
+
+
+class _ReadsNumber(UnsupportedCallError):
+    """Says that a graph reads a number of what it computes, where torch should divide it into two."""
 
 
 class CapturedForward(Runner):
@@ -79,18 +89,31 @@ class CapturedForward(Runner):
         self.graphs: list[CapturedGraph] = []
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
+        self.most_in_a_row = _MOST_IN_A_ROW if layered else _MOST_GRAPHS
+        """Tells how many calls may be captured anew in a row."""
         self.ran = 0
         """Counts the runs of captured graphs, also those that fail."""
         self._in_a_row = 0
         """Counts the calls that were captured anew since the last that was not."""
+        self.reason = reason
+        """Why calls run as they are, if they do."""
+        self._options = CAPTURE_OPTIONS
+        from torch._dynamo.exc import TorchDynamoException  # takes as long to import as all of torch
+
+        self._failure = TorchDynamoException
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets what torch has captured."""
+        function = self.function
+        self.graphs.clear()
+        self._settled.clear()
         self._layers: list[nn.Module] = []
         """The layers of PyG in the module at the last capture."""
         self._classes: list[tuple[type, list[Any]]] = []
         """The classes of its parts, with what they held then, since torch does not see that a method is replaced."""
         self._seen: Callable[[], bool] = bool
         """Tells whether these classes, and the hooks of messages of these layers, are what they were."""
-        self.reason = reason
-        """Why calls run as they are, if they do."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
         own = function
         if isinstance(function, FunctionType):
@@ -109,10 +132,25 @@ class CapturedForward(Runner):
         dynamo: Any = torch._dynamo  # pyright: ignore[reportPrivateUsage]
         context: Any = dynamo.optimize(keep, dynamic=True)
         self._own, self._run, self._frames = own, context(own), dynamo.eval_frame
-        self._capture = _capturing(context) if hasattr(context, "callback") else None  # Dynamo may be disabled
-        from torch._dynamo.exc import TorchDynamoException  # takes as long to import as all of torch
+        self._capture = self._capturing(context) if hasattr(context, "callback") else None  # Dynamo may be disabled
 
-        self._failure = TorchDynamoException
+    def _capturing(self, context: Any) -> Callable[..., Any]:
+        """Returns what torch calls where no graph fits: what `context` captures with, and our options meanwhile."""
+        callback, itself = context.callback, weakref.ref(self)
+
+        def capture(*args: Any) -> Any:
+            forward = itself()
+            assert forward is not None
+            with forward._options:
+                undo = [enter() for enter in context.enter_exit_hooks]
+                try:
+                    return callback(*args)
+                finally:
+                    for leave in undo:
+                        leave()
+
+        capture.__dict__["_torchdynamo_orig_backend"] = callback  # torch tells by it whose graphs it may run
+        return capture
 
     def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         """Returns what runs a graph that torch has captured."""
@@ -123,17 +161,21 @@ class CapturedForward(Runner):
         self._check_code()
         with suppress(UnsupportedMachineError):  # the slower check does without a compiler
             tables = [vars(layer)[name] for layer in self._layers for name in MESSAGE_HOOKS if name in vars(layer)]
-            self._seen = Snapshot([*tables, *[vars(kind) for kind, _ in self._classes]]).unchanged
+            self._seen = Snapshot([*_GLOBAL_HOOKS, *tables, *[vars(k) for k, _ in self._classes]]).unchanged
         for node in module.graph.nodes:
             if getattr(node.target, "__name__", "") == _FUNCTION:
                 raise UnsupportedCallError(
                     f"of a torch.autograd.Function, torch captures first derivatives only ({place_of(node)})."
                 )
+            if getattr(node.target, "__name__", "") in _WRITES_TO_ARRAYS:
+                raise UnsupportedCallError(f"it writes to an array of NumPy in place ({place_of(node)}).")
             if self.layered and isinstance(node.target, HigherOrderOperator):
                 raise UnsupportedCallError(f"torch runs all layers within a {node.target} ({place_of(node)}).")
         if self.layered and any(isinstance(e, Tensor) and e.layout is not torch.strided for e in examples):
             raise UnsupportedCallError("torch multiplies by sparse tensors where a model is captured.")
         graph = CapturedGraph(module, self.core)
+        if graph.reader.read_number is not None and self._options is CAPTURE_OPTIONS:
+            raise _ReadsNumber(f"a number is read ({place_of(graph.reader.read_number)}).")
         self.graphs.append(graph)
         references = weakref.ref(self), weakref.ref(graph)  # torch keeps what it runs by a name in the module of users
 
@@ -153,15 +195,20 @@ class CapturedForward(Runner):
         """
         if self._seen():
             return
-        for kind, values in self._classes:
-            if len(values) != len(vars(kind)) or any(map(is_not, values, vars(kind).values())):
-                raise UnsupportedCallError(
-                    f"an attribute of the class {kind.__name__} is another since the first call."
-                )
+        kind = self._changed_class()
+        if kind is not None:
+            raise UnsupportedCallError(f"an attribute of the class {kind.__name__} is another since the first call.")
         for layer in self._layers:
             hooks = message_hooks(layer)
             if hooks is not None:
                 raise UnsupportedCallError(f"{hooks} of a {type(layer).__name__} do not run where torch captures it.")
+
+    def _changed_class(self) -> type | None:
+        """Returns a class that has other attributes since the last capture, if there is one."""
+        for kind, values in self._classes:
+            if len(values) != len(vars(kind)) or any(map(operator.is_not, values, vars(kind).values())):
+                return kind
+        return None
 
     @property
     def steps(self) -> list[Step]:
@@ -196,7 +243,7 @@ class CapturedForward(Runner):
             self.raise_alike(problem)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if is_transformed() or is_fake() or (self.layered and is_autocast()):
+        if is_transformed() or is_fake() or (self.layered and is_autocast()) or _has_negative_zeros(args, kwargs):
             return self.uncompiled(*args, **kwargs)
         if self.operators and _rows(self.original, args, kwargs) < MANY_ROWS:
             return self.uncompiled(*args, **kwargs)
@@ -204,10 +251,15 @@ class CapturedForward(Runner):
             self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
         if self.reason is not None:
             return self._as_written(self.reason, args, kwargs)
-        try:
-            self._check_code()
-        except UnsupportedCallError as reason:
-            return self._fail(reason, args, kwargs)
+        if not self._seen():
+            if any(_GLOBAL_HOOKS):  # torch does not capture them
+                return self.uncompiled(*args, **kwargs)
+            if self._changed_class() is not None:
+                self._begin()
+            try:
+                self._check_code()
+            except UnsupportedCallError as reason:
+                return self._fail(reason, args, kwargs)
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
         if kind in self._settled:
             return self._again(args, kwargs)
@@ -218,9 +270,7 @@ class CapturedForward(Runner):
             return self.uncompiled(*args, **kwargs)
         before = len(self.graphs)
         try:
-            with CAPTURE_OPTIONS, as_before(self.original, (args, kwargs), (self._failure,)), warnings.catch_warnings():
-                # torch looks at the gradients of all tensors that it meets
-                warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+            with self._options, as_before(self.original, (args, kwargs), (self._failure,)):
                 result = self._run(self.original, *args, **kwargs)
         except self._failure as error:
             return self._fail(error, args, kwargs)
@@ -257,7 +307,7 @@ class CapturedForward(Runner):
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a call by a graph that fits, as torch.compile does, without what that prepares for other calls."""
         if self._frames._stance.stance != "default":  # of `torch.compiler.set_stance`
-            with CAPTURE_OPTIONS:
+            with self._options:
                 return self._run(self.original, *args, **kwargs)
         grad, before = torch.is_grad_enabled(), _set_eval_frame(self._capture)
         try:
@@ -270,44 +320,33 @@ class CapturedForward(Runner):
             _set_eval_frame(before)
 
     def _count(self, captured: bool) -> None:
-        """Notes whether a call was captured anew; after some in a row, layers run by themselves."""
+        """Notes whether a call was captured anew; after many in a row, later calls run as they are, or by layers."""
         self._in_a_row = self._in_a_row + 1 if captured else 0
-        if self.layered and self._in_a_row == _MOST_IN_A_ROW:
+        if self._in_a_row == self.most_in_a_row:
             self.reason = (
-                f"{_MOST_IN_A_ROW} calls in a row were captured anew, since something that the forward reads as a "
+                f"{self.most_in_a_row} calls in a row were captured anew, since something that the forward reads as a "
                 "constant was another in each"
             )
 
     def _fail(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a call that cannot be captured; later calls are not captured either, unless this one has a fault."""
+        leave_transforms()
         cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
+        if isinstance(cause, _ReadsNumber):
+            self._options = _DIVIDING_OPTIONS
+            return self._call(args, kwargs)
         reason = str(cause).partition("\n")[0]
         result = self._as_written(reason, args, kwargs)
         self.reason = reason
         return result
 
     def _as_written(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.uncompiled(*args, **kwargs) if self.layered else self.fall_back(reason, args, kwargs)
+        if self.layered:
+            return self.uncompiled(*args, **kwargs)
+        return self.fall_back(reason, args, kwargs, expected=False)  # an error of the forward is raised as it is
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)
-
-
-def _capturing(context: Any) -> Callable[..., Any]:
-    """Returns what torch calls where no graph fits: what `context` captures with, and our options meanwhile."""
-    callback = context.callback
-
-    def capture(*args: Any) -> Any:
-        with CAPTURE_OPTIONS:
-            undo = [enter() for enter in context.enter_exit_hooks]
-            try:
-                return callback(*args)
-            finally:
-                for leave in undo:
-                    leave()
-
-    capture.__dict__["_torchdynamo_orig_backend"] = callback  # torch tells by it whose graphs it may run
-    return capture
 
 
 def _classes(module: nn.Module) -> list[type]:
@@ -323,6 +362,12 @@ def _rows(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
     return max(rows or [size for p in module.parameters() for size in p.shape[:-1]], default=0)
 
 
+def _has_negative_zeros(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Returns whether a number among the arguments of a call is -0.0, which torch takes for 0.0 in later calls."""
+    numbers = [value for value in (*args, *kwargs.values()) if type(value) is float]
+    return any(value == 0 and copysign(1.0, value) < 0 for value in numbers)
+
+
 def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Returns whether arguments of a call, or attributes of modules, are objects of this package, such as graphs."""
     held = [value for part in module.modules() for name, value in vars(part).items() if name != FORWARDS]
@@ -333,20 +378,28 @@ def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
 class _Options(threading.local):
     """Has torch go on where sizes depend on numbers, see hooks that come later, and raise beyond `_MOST_GRAPHS`.
 
-    NumPy's random numbers are NumPy's. Beyond its usual limit of eight graphs torch would run the forward as it is, and
-    say nothing. Modes, and sizes of zero and one, have graphs of their own. Floating-point attributes are constants,
-    since each of them would take longer to hand over than to compare. Each thread has one context for all calls, since
-    it takes longer to make than to enter.
+    Where a number is read, torch goes on as well, unless it ``divides`` forwards there. NumPy's random numbers are
+    NumPy's. Beyond its usual limit of eight graphs torch would run the forward as it is, and say nothing. Modes, and
+    sizes of zero and one, have graphs of their own. Floating-point attributes are constants, since each of them would
+    take longer to hand over than to compare. Each thread has one context for all calls, since it takes longer to make
+    than to enter.
     """
 
     _context: Any = None
+    _warnings: Any = None
     _depth = 0
+
+    def __init__(self, *, divides: bool) -> None:
+        self._divides = divides
+        self._logger = logging.getLogger("torch._dynamo.variables.tensor")
+        self._level = 0
 
     def __enter__(self) -> None:
         if self._context is None:
             options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
             self._context = options.patch(
                 capture_dynamic_output_shape_ops=True,
+                capture_scalar_outputs=not self._divides,
                 use_numpy_random_stream=True,
                 skip_nnmodule_hook_guards=False,
                 specialize_float=True,
@@ -356,13 +409,24 @@ class _Options(threading.local):
         if not self._depth:
             self._context.__enter__()
             INLINED.__enter__()
+            self._warnings = warnings.catch_warnings()
+            self._warnings.__enter__()
+            # torch looks at the gradients of all tensors that it meets, and warns of what it does not capture
+            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+            warnings.filterwarnings("ignore", module=r"torch\._dynamo")
+            self._level = self._logger.level
+            self._logger.setLevel(logging.ERROR)
         self._depth += 1
 
     def __exit__(self, *problem: Any) -> None:
         self._depth -= 1
         if not self._depth:
+            self._logger.setLevel(self._level)
+            self._warnings.__exit__()
             INLINED.__exit__(*problem)
             self._context.__exit__(*problem)
 
 
-CAPTURE_OPTIONS = _Options()
+CAPTURE_OPTIONS = _Options(divides=False)
+_DIVIDING_OPTIONS = _Options(divides=True)
+"""Options for forwards that read numbers of what they compute, which torch divides there."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx._lazy_graph_module import _LazyGraphModule  # pyright: ignore[reportPrivateUsage]
 
-from dacergnn.errors import DacergnnError, UnsupportedCallError
+from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError
 from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.frontends.symbolic.callers import failing_line
@@ -45,6 +46,7 @@ class CapturedGraph(ProgramRunner):
 
     def __init__(self, module: fx.GraphModule, core: Core) -> None:
         super().__init__(core)
+        _LazyGraphModule.force_recompile(module)  # so that an error in it shows none of its code
         self.module = module
         self.reader = Reader(module)
         self.networks: list[tuple[list[float], Network]] = []
@@ -103,7 +105,12 @@ class CapturedGraph(ProgramRunner):
 
     def _uncompiled(self, args: tuple[Any, ...], error: Exception) -> Any:
         """Runs the graph as it is; later calls do so at once, unless torch cannot run this call either."""
-        result = self.module.forward(*args)
+        try:
+            result = self.module.forward(*args)
+        except Exception:
+            if isinstance(error, ArrayError | GraphError):
+                raise error from None
+            raise
         self._tries = 0
         reason = str(error)
         if not isinstance(error, DacergnnError):

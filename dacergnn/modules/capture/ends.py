@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,11 +18,15 @@ _REDUCTIONS = frozenset(("index_add", "scatter_add", "scatter_reduce", "index_re
 
 @dataclass(frozen=True)
 class Ends:
-    """Describes edges by the nodes that hold their sources, their destinations and perhaps their types, [E] each."""
+    """Describes edges by the nodes that hold their sources, their destinations and perhaps their types, [E] each.
+
+    ``node_types`` holds the types of the nodes [N], if the graph chooses by them.
+    """
 
     src: fx.Node
     dst: fx.Node
     types: fx.Node | None
+    node_types: fx.Node | None = None
 
     @property
     def rows(self) -> tuple[fx.Node, int] | None:
@@ -86,7 +90,20 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
     groups: dict[fx.Node, list[fx.Node]] = {}
     for index in found:
         groups.setdefault(first(index), []).append(index)
-    return [ends for group in groups.values() if (ends := _sides([(i, found[i]) for i in group])) is not None]
+    ends = [ends for group in groups.values() if (ends := _sides([(i, found[i]) for i in group])) is not None]
+    if len(ends) != 1:
+        return ends
+    return [replace(ends[0], node_types=_types_of_nodes(ends[0], found))]
+
+
+def _types_of_nodes(ends: Ends, found: dict[fx.Node, _Index]) -> fx.Node | None:
+    """Returns integers that choose by node: as many as the sources, among rows of a number that does not vary."""
+    sources = found[ends.src].gathered
+    for index, uses in found.items():
+        alone = index not in (ends.src, ends.dst, ends.types) and not uses.reduced
+        if alone and sources and str(_rows(index)) == str(sources[0]) and all(type(n) is int for n in uses.gathered):
+            return index
+    return None
 
 
 def _sides(group: list[tuple[fx.Node, _Index]]) -> Ends | None:

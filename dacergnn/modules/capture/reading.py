@@ -12,22 +12,23 @@ from torch import Tensor, fx
 from torch._ops import HigherOrderOperator
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic import Trace
+from dacergnn.frontends.symbolic import Trace, callers
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EdgeSet, EndIndex, JoinedIndex, PairedEdges, end_index, plain
 from dacergnn.frontends.symbolic.expr import const, reached
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.names import Names
-from dacergnn.frontends.symbolic.record import ABOUT, writes
+from dacergnn.frontends.symbolic.record import ABOUT, check_hook, writes
 from dacergnn.frontends.symbolic.sizes import Size, number
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.trace import is_alias_of
 from dacergnn.frontends.symbolic.value import Value
+from dacergnn.modules.capture.counted_nodes import count_nodes
 from dacergnn.modules.capture.ends import Ends, find_ends, is_view
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.self_loops import join_self_loops
-from dacergnn.modules.capture.sources import is_number, label, own_path
-from dacergnn.modules.capture.uses import last_uses, results_in_use
+from dacergnn.modules.capture.sources import is_number, label, own_path, place_of, reads_number
+from dacergnn.modules.capture.uses import is_written, last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
@@ -44,6 +45,7 @@ _INSTEAD: dict[Any, Callable[..., Any]] = {
     torch.ops.dacergnn.layer.default: run_layer,
 }
 """Maps functions to what is called in their place, and does the same."""
+_DATA = torch._C._autograd._get_data_attr  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 _ASKS_SIZE = (Tensor.size, torch.Tensor.size)
 _CONSTANTS: dict[Any, float] = {torch.zeros: 0.0, torch.ones: 1.0}
 
@@ -57,6 +59,7 @@ class Reader:
 
     def __init__(self, module: fx.GraphModule) -> None:
         join_self_loops(module)
+        count_nodes(module)
         self.module = module
         self.inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         # torch drops what it knows of inputs when it has captured the graph.
@@ -74,11 +77,15 @@ class Reader:
         """Tells whether the graph runs compiled programs, of its own or of layers in it."""
         self.numbers = [i for i, node in enumerate(self.inputs) if is_number(node)]
         """The positions of inputs that are numbers in the form of a tensor."""
+        self.read_number = next(
+            (n for n in module.graph.nodes if reads_number(n) and n.args[0] not in self.inputs), None
+        )
+        """The first node that reads a number that is no integer, and no argument."""
         self.last_uses = last_uses(module.graph)
         """The nodes that nobody uses after a node."""
 
     def _views(self) -> set[fx.Node]:
-        ends = {node for e in self.ends for node in (e.src, e.dst, e.types) if node is not None}
+        ends = {node for e in self.ends for node in (e.src, e.dst, e.types, e.node_types) if node is not None}
         views: set[fx.Node] = set()
         for node in self.module.graph.nodes:
             source = self.integers.same(node.args[0]) if node.args and isinstance(node.args[0], fx.Node) else None
@@ -102,7 +109,10 @@ class Reader:
 
     def run(self, trace: Trace, tape: Tape, args: Sequence[Any]) -> Any:
         """Returns the result of the graph for arguments, with recorded values in it."""
-        return _Run(self, trace, tape).run(args)
+        try:
+            return _Run(self, trace, tape).run(args)
+        finally:
+            callers.reads(None)
 
 
 class _Run:
@@ -177,12 +187,15 @@ class _Run:
         sides = {ends.src: ("src", src), ends.dst: ("dst", dst)}
         if ends.types is not None and ends.types in self.made:
             sides[ends.types] = "etype", self.made[ends.types]
+        if ends.node_types is not None and ends.node_types in self.made:
+            sides[ends.node_types] = "ntype", self.made[ends.node_types]
         for node in self.reader.integers.nodes:
             entry = sides.get(self.reader.integers.same(node))
             if entry is not None:
                 self.made[node] = end_index(edges, entry[0], entry[1])
 
     def _computed(self, node: fx.Node) -> Any:
+        callers.reads(node.meta.get("stack_trace"))
         example = node.meta.get("example_value")
         if node.op == "get_attr":
             return _attribute(self.reader.module, str(node.target))
@@ -201,6 +214,12 @@ class _Run:
             raise UnsupportedCallError(f"{node.op} {node.target} is in the graph.")
         if isinstance(example, torch.SymInt):
             return self._size(_expr(example), function, args, kwargs)
+        if function is _DATA and isinstance(args[0], Value):
+            if is_written(node):
+                raise UnsupportedCallError(
+                    f"data of a value that a program computes are written to ({place_of(node)})."
+                )
+            return args[0].detach()
         if _always_true(node):
             return True
         if function in (operator.getitem, getattr) and not isinstance(args[0], Tensor):
@@ -243,6 +262,7 @@ class _Run:
         if function in _SETS_MODES:
             return function(*args)
         if isinstance(function, HigherOrderOperator):
+            check_hook(trace, function, args)
             return trace.alone(function, args, kwargs)
         if function is run_layer:
             return trace.torch(function, *trace.results(args))

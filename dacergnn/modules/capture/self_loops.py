@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph.native_sorting import with_loops
 
 _ALL = slice(None, None, None)
@@ -23,6 +24,7 @@ def with_self_loops(edge_index: Tensor, count: int) -> Tensor:
     Args:
         edge_index: [2, E] integers, in any dtype.
     """
+    count = number(count)
     made = with_loops(edge_index, (count, count), count)
     if made is not None:
         return made

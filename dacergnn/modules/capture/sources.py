@@ -14,11 +14,19 @@ def is_number(node: fx.Node) -> bool:
     return isinstance(value, Tensor) and not value.dim() and any(user.target == "item" for user in node.users)
 
 
+def reads_number(node: fx.Node) -> bool:
+    """Returns whether a node reads a number, but an integer, of a tensor that is no input."""
+    if node.target != "item" or not isinstance(node.args[0], fx.Node) or node.args[0].op == "placeholder":
+        return False
+    value = node.args[0].meta.get("example_value")
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
 def place_of(node: fx.Node) -> str:
     """Returns the place in the user's code that a node comes from."""
     lines = [line.strip() for line in str(node.meta.get("stack_trace") or "").splitlines()]
     places = [line for line in lines if line.startswith("File ")]
-    return places[-1].removeprefix("File ").replace('"', "") if places else "unknown place"
+    return re.sub(r".*[/\\]", "", places[-1].replace('"', "")) if places else "unknown place"
 
 
 def _source(node: fx.Node) -> str:

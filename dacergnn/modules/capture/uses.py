@@ -1,8 +1,13 @@
-"""Tells which nodes of a captured graph are used, and until when."""
+"""Tells which nodes of a captured graph are used, how, and until when."""
 
 from __future__ import annotations
 
+import operator
+
 from torch import fx
+
+_PARTS = (operator.getitem, "view", "reshape", "narrow", "select", "t", "transpose", "squeeze", "unsqueeze", "flatten")
+"""Functions whose results may share memory with their first argument."""
 
 
 def results_in_use(graph: fx.Graph) -> set[fx.Node]:
@@ -21,3 +26,14 @@ def last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
                 seen.add(used)
                 last.setdefault(node, []).append(used)
     return last
+
+
+def is_written(node: fx.Node) -> bool:
+    """Tells whether others write to the memory of a node."""
+    for user in (user for user in node.users if user.args and user.args[0] is node):
+        name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
+        if name.endswith("_") or name in ("setitem", "imul", "iadd", "isub", "itruediv", "ipow"):
+            return True
+        if user.target in _PARTS and is_written(user):
+            return True
+    return False

@@ -24,6 +24,7 @@ from dacergnn.modules.saved_arrays import RUN_AGAIN, is_retained
 from dacergnn.modules.variant import Mask, Variant
 from dacergnn.modules.ways.contest import Runner
 from dacergnn.modules.writes import Watched, Writes
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 from dacergnn.runtime.pool import Lease
 from dacergnn.runtime.transformed import is_transformed
 
@@ -183,6 +184,7 @@ class _Run(torch.autograd.Function):
         return results
 
     @staticmethod
+    @skipped_by_dynamo
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         invocation: Invocation = ctx.invocation
         try:
@@ -227,6 +229,7 @@ class _TransformedRun(torch.autograd.Function):
         ctx.save_for_forward(*tensors)
 
     @staticmethod
+    @skipped_by_dynamo
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return _differentiate(ctx, unwrap_dead_wrappers(ctx.saved_tensors), unwrap_dead_wrappers(gradients))
 

@@ -20,6 +20,7 @@ from dacergnn.graph.destination_ranges import DestinationRange, DestinationRange
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.modules.ways.cuts import Cuts
+from dacergnn.runtime.dynamo import skipped_by_dynamo
 from dacergnn.runtime.free_memory import return_freed_memory
 from dacergnn.runtime.pool import LARGE, POOL, leased
 from dacergnn.scratch import zeros_in_file
@@ -270,6 +271,7 @@ class _Streamed(torch.autograd.Function):
         return call.forward(tensors)
 
     @staticmethod
+    @skipped_by_dynamo
     def backward(ctx: Any, *seeds: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         call: _Call = ctx.call
         tensors, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]

@@ -1,0 +1,56 @@
+"""Runs calls of a layer of PyG without a front end by what torch's Dynamo captures of its forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
+from dacergnn.modules.capture.captured_forward import CapturedForward
+from dacergnn.modules.core import Core
+from dacergnn.modules.elements import cast
+from dacergnn.runtime.dynamo import skipped_by_dynamo
+
+_MOST_IN_A_ROW = 8
+"""Limits how many calls in a row are captured anew, such as those of a layer that computes with a number it reads."""
+
+
+SPARSE_ARGUMENT = (
+    "an argument is a sparse tensor, which only layers with a front end take; pass edges as edge_index [2, E], and "
+    "features as a dense tensor"
+)
+
+
+class CapturedLayer(CapturedForward):
+    """Runs a layer, whose options and parts may be others at every call."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core, type(core.original).forward)  # that of an instance runs around this one
+        self.most_in_a_row = _MOST_IN_A_ROW
+        self._result_types = ResultTypes(core.original)
+
+    def _begin(self) -> None:
+        self.function = type(self.original).forward
+        super()._begin()
+
+    @skipped_by_dynamo
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Tensor) and value.layout is not torch.strided:
+                return self.fall_back(SPARSE_ARGUMENT, args, kwargs)
+        if not is_autocast():
+            return super().call(args, kwargs)
+        types = self._result_types.known(args, kwargs)
+        if types is None:  # nobody may run a user's own forward for its types alone
+            return self._result_types.note(args, kwargs, self.uncompiled(*args, **kwargs))
+        parameter = next(self.original.parameters(), None)
+        if parameter is not None:  # programs are recorded in the type of the parameters
+            args, kwargs = cast((args, kwargs), parameter.dtype)
+        with without_autocast():
+            return with_types(super().call(args, kwargs), types)
+
+    def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
+        layer = self.core.find_self() or self.original
+        return self.function(layer, *args, **kwargs)
