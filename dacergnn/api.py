@@ -15,7 +15,7 @@ from torch import fx, nn
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, ProgramError
-from dacergnn.frontends import find_frontend, find_tracer, joined_layers
+from dacergnn.frontends import find_frontend, find_tracer, is_message_passing, joined_layers
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
@@ -56,8 +56,8 @@ class _Replacement:
         joined = joined_layers(module)
         if joined is not None:
             return _replace(joined, self, name, {})
-        frontend, tracer = find_frontend(module), find_tracer(module)
-        if (frontend or tracer) is None or (self.filter_fn is not None and not self.filter_fn(module, name)):
+        frontend = find_frontend(module)
+        if not _is_layer(module) or (self.filter_fn is not None and not self.filter_fn(module, name)):
             return None
         core = LayerCore(module, self._config_of(name), self.graphs, self.on_unsupported)
         if core.refused is None:
@@ -198,7 +198,12 @@ def _unregistered(model: nn.Module) -> Iterator[tuple[str, str, str]]:
 
 def _may_be_compiled(module: nn.Module) -> bool:
     left = [m for m in module.modules() if not isinstance(m, CompiledLayer)]
-    return any(find_frontend(m) is not None or find_tracer(m) is not None for m in left)
+    return any(map(_is_layer, left))
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """Returns whether a module is a layer that can be compiled."""
+    return is_message_passing(module) or (find_frontend(module) or find_tracer(module)) is not None
 
 
 def _beside(model: nn.Module, graph: HeteroGraph) -> HeteroGraph:

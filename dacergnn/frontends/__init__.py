@@ -13,10 +13,13 @@ from inspect import signature
 from torch import nn
 
 from dacergnn.frontends.frontend import Binding, Frontend, ProgramSource, handled_class
-from dacergnn.frontends.pyg.traced import MessagePassingTracer, is_message_passing
+from dacergnn.frontends.pyg.message_passing import is_message_passing
 from dacergnn.frontends.symbolic import Tracer
 
-__all__ = ["Binding", "Frontend", "ProgramSource", "find_frontend", "find_tracer", "handled_classes", "joined_layers"]
+__all__ = [
+    "Binding", "Frontend", "ProgramSource", "find_frontend", "find_tracer", "handled_classes", "is_message_passing",
+    "joined_layers",
+]  # fmt: skip
 
 _PYG = "torch_geometric.nn.conv."
 _DGL = "dgl.nn.pytorch.conv."
@@ -62,9 +65,7 @@ def find_frontend(module: nn.Module) -> type[Frontend] | None:
 
 
 def find_tracer(module: nn.Module) -> type[Tracer] | None:
-    """Returns the tracer of a layer that has no front end, or None if it is no message passing layer."""
-    if is_message_passing(module):
-        return MessagePassingTracer
+    """Returns the tracer of a layer of DGL that has no front end, or None if it is no such layer."""
     if not _takes_graphs(module) or find_frontend(module) is not None:
         return None
     if any(_takes_graphs(part) for part in module.modules() if part is not module):

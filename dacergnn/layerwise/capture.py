@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
-from dacergnn.frontends.pyg.message_passing import message_hooks
-from dacergnn.frontends.pyg.traced import is_message_passing
+from dacergnn.frontends.pyg.message_passing import is_message_passing, message_hooks
 from dacergnn.layerwise.arrays import Array, element_type
 from dacergnn.modules.capture.captured_forward import CAPTURE_OPTIONS
 

@@ -15,7 +15,7 @@ from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, Unsupp
 from dacergnn.frontends import Frontend, find_frontend, find_tracer
 from dacergnn.frontends.frontend import GRAPH_LIBRARIES, has_foreign_methods
 from dacergnn.frontends.linear import has_hooks
-from dacergnn.frontends.pyg.traced import is_message_passing
+from dacergnn.frontends.pyg.message_passing import is_message_passing
 from dacergnn.modules.capture.captured_layer import CapturedLayer
 from dacergnn.modules.contents import contents_kept
 from dacergnn.modules.core import Core
@@ -127,7 +127,7 @@ class LayerCore(Core):
         if any(is_lazy(p) for p in original.parameters()):
             reason = "it has parameters without a shape, which its first call gives them"
             return OriginalRunner(self, f"{reason}; call it once before it is optimized", silent=True)
-        frontend, tracer = find_frontend(original), find_tracer(original)
+        frontend = find_frontend(original)
         try:
             if frontend is not None:
                 self._check_hooks(frontend)
@@ -136,9 +136,9 @@ class LayerCore(Core):
         except UnsupportedLayerError as reason:
             self.refused = reason
         try:
-            if tracer is not None:
-                captured = is_message_passing(original)
-                runner = CapturedLayer(self) if captured else TracedRunner(self, tracer(original))
+            tracer = find_tracer(original)
+            if tracer is not None or is_message_passing(original):
+                runner = CapturedLayer(self) if tracer is None else TracedRunner(self, tracer(original))
                 self.refused = None
                 return runner
         except UnsupportedLayerError as reason:

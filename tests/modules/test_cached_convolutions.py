@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 import dacergnn
 from dacergnn.frontends.pyg.gcn import GCNFrontend
+from tests.capture.test_layers_without_front_end import draw, edges, weights
 from tests.modules.layers import assert_close, compiled, pyg
 from tests.modules.test_convolutions import K, M, N
-from tests.modules.test_traced_convs import draw, edges, weights
 
 
 def test_cached_adjacencies_are_kept_as_adjacencies() -> None:

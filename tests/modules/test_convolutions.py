@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.modules.test_traced_convs import draw, edges, outcome, weights
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -18,6 +17,7 @@ import dacergnn
 from dacergnn.errors import GraphError, UnsupportedCallError
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.capture.captured_layer import CapturedLayer
+from tests.capture.test_layers_without_front_end import draw, edges, outcome, weights
 from tests.frontends.convolution_cases import network
 from tests.modules.layers import assert_close, compiled, pyg
 

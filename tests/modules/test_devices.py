@@ -22,10 +22,10 @@ from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import compile_layer
 from dacergnn.modules.layer_core import LayerCore
 from dacergnn.runtime.edge_changes import Seen
+from tests.capture import test_layers_without_front_end as traced
 from tests.frontends.cases import CASES, Case
 from tests.frontends.check import tensors
 from tests.modules import hetero_layers as hetero
-from tests.modules import test_traced_convs as traced
 from tests.modules.layers import native, pyg, rgcn
 from tests.support.meta_device import FixedGraph, StubProgram, meta_device, moved, on_meta
 

@@ -187,7 +187,7 @@ def test_sdfgs_of_a_layer_that_runs_uncompiled(tmp_path: Path) -> None:
     layer.register_message_forward_hook(lambda *_: None)
     layer(*arguments())
     with pytest.raises(
-        UnsupportedCallError, match="save_sdfg: this RGCNConv runs uncompiled: message_forward_hooks see"
+        UnsupportedCallError, match="save_sdfg: this RGCNConv runs uncompiled: message_forward_hooks of a RGCNConv"
     ):
         layer.save_sdfg(tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -31,6 +32,16 @@ MESSAGE_HOOKS = (
     "_edge_update_forward_pre_hooks",
     "_edge_update_forward_hooks",
 )
+
+
+def is_message_passing(module: nn.Module) -> bool:
+    """Tells whether a module is a `MessagePassing` layer; does not import torch_geometric."""
+    return isinstance(module, _message_passing())
+
+
+def _message_passing() -> Any:
+    """Returns the class `MessagePassing`, or an empty tuple if it has not been imported."""
+    return getattr(sys.modules.get("torch_geometric.nn.conv.message_passing"), "MessagePassing", ())
 
 
 class MessagePassingFrontend(Frontend):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from inspect import signature
 from itertools import zip_longest
@@ -16,7 +15,7 @@ from torch.nn.parameter import UninitializedParameter
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.frontends.frontend import is_method
 from dacergnn.frontends.pyg.given_edges import is_matrix
-from dacergnn.frontends.pyg.message_passing import message_hooks
+from dacergnn.frontends.pyg.message_passing import is_message_passing, message_hooks
 from dacergnn.frontends.pyg.static_graphs import static, together
 from dacergnn.frontends.pyg.traced_edges import Adjacency, CallEdges, given
 from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
@@ -26,16 +25,6 @@ from dacergnn.frontends.symbolic.steps import plain_sizes
 
 _NAMES = ("edge_index", "adj")
 """Beginnings of the names of arguments that may be adjacencies."""
-
-
-def is_message_passing(module: nn.Module) -> bool:
-    """Tells whether a module is a `MessagePassing` layer; does not import torch_geometric."""
-    return isinstance(module, _message_passing())
-
-
-def _message_passing() -> Any:
-    """Returns the class `MessagePassing`, or an empty tuple if it has not been imported."""
-    return getattr(sys.modules.get("torch_geometric.nn.conv.message_passing"), "MessagePassing", ())
 
 
 class MessagePassingTracer(Tracer):

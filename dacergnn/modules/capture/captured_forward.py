@@ -20,8 +20,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedMachineError
-from dacergnn.frontends.pyg.message_passing import MESSAGE_HOOKS, message_hooks
-from dacergnn.frontends.pyg.traced import is_message_passing
+from dacergnn.frontends.pyg.message_passing import MESSAGE_HOOKS, is_message_passing, message_hooks
 from dacergnn.frontends.symbolic.row_sets import MANY_ROWS
 from dacergnn.frontends.symbolic.steps import ProgramRun, Step
 from dacergnn.modules.autocast import is_autocast

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ class CapturedGraph(ProgramRunner):
         for known, network in self.networks:
             if known == numbers and network.fits(leaves):
                 try:
-                    return network.run(self, leaves, {*map(id, args)})
+                    return self._run(network, leaves, args)
                 except Differs:
                     continue
         if not self._tries:
@@ -80,6 +81,23 @@ class CapturedGraph(ProgramRunner):
             )
             self.warn(self.problem)
         return self._recorded(args, leaves, numbers)
+
+    def _run(self, network: Network, leaves: list[Any], args: tuple[Any, ...]) -> Any:
+        captures = self.core.captures
+        if captures is None:
+            return network.run(self, leaves, {*map(id, leaves)})
+        own = [place for place, node in enumerate(self.reader.inputs) if node in self.reader.paths]
+        given = tuple([None if place in own else value for place, value in enumerate(args)])
+        parameters = {place: args[place] for place in own}
+        again = partial(self._again, network, parameters)
+        return captures.run(again, given, {}, [*network.own, *parameters.values()], network)
+
+    def _again(
+        self, network: Network, parameters: Mapping[int, Tensor], instead: Mapping[int, Tensor], *given: Any
+    ) -> Any:
+        values = [parameters.get(place, value) for place, value in enumerate(given)]
+        leaves = [Number(v) if type(v) is int else instead.get(id(v), v) for v in values]
+        return network.run(self, leaves, {*map(id, leaves)}, instead)
 
     def _recorded(self, args: tuple[Any, ...], leaves: list[Any], numbers: list[float]) -> Any:
         before = _Before(args)

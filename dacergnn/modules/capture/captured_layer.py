@@ -7,39 +7,42 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dacergnn.frontends.pyg.traced import MessagePassingTracer
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast
+from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 _MOST_IN_A_ROW = 8
 """Limits how many calls in a row are captured anew, such as those of a layer that computes with a number it reads."""
 
 
-SPARSE_ARGUMENT = (
-    "an argument is a sparse tensor, which only layers with a front end take; pass edges as edge_index [2, E], and "
-    "features as a dense tensor"
-)
-
-
 class CapturedLayer(CapturedForward):
-    """Runs a layer, whose options and parts may be others at every call."""
+    """Runs a layer, whose options and parts may be others at every call.
+
+    Calls that torch does not capture, over adjacencies and over features [..., N, F], are recorded each time.
+    """
 
     def __init__(self, core: Core) -> None:
         super().__init__(core, type(core.original).forward)  # that of an instance runs around this one
         self.most_in_a_row = _MOST_IN_A_ROW
+        self._recorder = TracedRunner(core, MessagePassingTracer(core.original))
         self._result_types = ResultTypes(core.original)
 
     def _begin(self) -> None:
         self.function = type(self.original).forward
         super()._begin()
 
+    def forget_calls(self) -> None:
+        super().forget_calls()
+        self._recorder.forget_calls()
+
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for value in (*args, *kwargs.values()):
-            if isinstance(value, Tensor) and value.layout is not torch.strided:
-                return self.fall_back(SPARSE_ARGUMENT, args, kwargs)
+        if self._is_recorded(args, kwargs):
+            return self._recorder.call(args, kwargs)
         if not is_autocast():
             return super().call(args, kwargs)
         types = self._result_types.known(args, kwargs)
@@ -50,6 +53,17 @@ class CapturedLayer(CapturedForward):
             args, kwargs = cast((args, kwargs), parameter.dtype)
         with without_autocast():
             return with_types(super().call(args, kwargs), types)
+
+    def _is_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Returns whether a call is over an adjacency, an `EdgeIndex`, or features [..., N, F]."""
+        first: Any = args[0] if args else next(iter(kwargs.values()), None)
+        parts = first if type(first) in (tuple, list) else (first,)
+        for value in (*parts, *args[1:], *kwargs.values()):
+            if isinstance(value, Tensor) and (value.layout is not torch.strided or hasattr(value, "as_tensor")):
+                return True
+        if self.original.node_dim != -2:
+            return False
+        return any(isinstance(x, Tensor) and x.dim() > 2 and x.is_floating_point() for x in parts)
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         layer = self.core.find_self() or self.original
