@@ -152,8 +152,8 @@ class Tape:
     def _results(self, result: Any) -> tuple[int, ...]:
         if type(result) in (Tensor, torch.nn.Parameter):
             return (self._slot_for(result),)
-        if isinstance(result, tuple | list) and all(type(r) is Tensor for r in result):
-            return tuple([self._slot_for(r) for r in result])
+        if isinstance(result, tuple | list) and all(r is None or type(r) is Tensor for r in result):
+            return tuple([self._slot_for(object() if r is None else r) for r in result])
         raise Unrepeatable("numbers are read")
 
     def _slot_for(self, tensor: object) -> int:

@@ -19,7 +19,7 @@ from torch._ops import HigherOrderOperator
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedMachineError
+from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends.pyg.message_passing import MESSAGE_HOOKS, is_message_passing, message_hooks
 from dacergnn.frontends.symbolic.row_sets import MANY_ROWS
 from dacergnn.frontends.symbolic.steps import ProgramRun, Step
@@ -267,11 +267,15 @@ class CapturedForward(Runner):
         if self.layered and _holds_own(self.original, args, kwargs):
             self.reason = "its layers are called with objects of dacergnn"
             return self.uncompiled(*args, **kwargs)
-        before = len(self.graphs)
+        before, ran = len(self.graphs), self.ran
         try:
-            with self._options, as_before(self.original, (args, kwargs), (self._failure,)):
+            with self._options, as_before(self.original, (args, kwargs), (Exception,)):
                 result = self._run(self.original, *args, **kwargs)
         except self._failure as error:
+            return self._fail(error, args, kwargs)
+        except Exception as error:  # of the forward itself, or of torch, which fails in many ways
+            if self.ran > ran or isinstance(error, DacergnnError):
+                raise
             return self._fail(error, args, kwargs)
         self._count(len(self.graphs) > before)
         if len(self.graphs) == before:
@@ -331,7 +335,8 @@ class CapturedForward(Runner):
         """Runs a call that cannot be captured; later calls are not captured either, unless this one has a fault."""
         leave_transforms()
         cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
-        if isinstance(cause, _ReadsNumber):
+        depends = isinstance(cause, _ReadsNumber) or "data-dependent" in str(error)
+        if depends and self._options is CAPTURE_OPTIONS:
             self._options = _DIVIDING_OPTIONS
             return self._call(args, kwargs)
         reason = str(cause).partition("\n")[0]

@@ -33,7 +33,9 @@ class Integers:
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         if not set(node.all_input_nodes) <= self.nodes.keys():
             return False
-        return not name.endswith("_") and name not in ("item", "bincount") and "rand" not in name and name != "getattr"
+        if name == "item":  # of an argument, it is a number that networks are told apart by
+            return node.all_input_nodes[0].op != "placeholder"
+        return not name.endswith("_") and name not in ("bincount", "getattr") and "rand" not in name
 
     def _key(self, node: fx.Node) -> object:
         try:
