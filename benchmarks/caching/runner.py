@@ -10,7 +10,8 @@ from pathlib import Path
 from benchmarks.caching.experiment import TaskExperiment
 from benchmarks.caching.records import key_of, load, settings_of
 from benchmarks.caching.settings import CachingSettings
-from benchmarks.caching.task import CachingCandidate, Task
+from benchmarks.caching.task import Task
+from benchmarks.named import Named
 from benchmarks.relational.peers import library_module
 from dacergnn.bench import runner
 from dacergnn.bench.environment import about
@@ -22,14 +23,14 @@ from dacergnn.json_lines import Row, Writer
 class Work:
     """Holds the tasks that are left to measure, and the rows of those that were measured before."""
 
-    tasks: list[tuple[Task, tuple[CachingCandidate, ...]]]
+    tasks: list[tuple[Task, tuple[Named, ...]]]
     done: list[Row]
 
 
 def plan(settings: CachingSettings, path: Path | None = None) -> Work:
     """Returns the tasks that a file lacks results of; each is measured whole, as times compare within a process."""
     rows = {key_of(row): row for row in (load(path) if path is not None and path.exists() else [])}
-    tasks: list[tuple[Task, tuple[CachingCandidate, ...]]] = []
+    tasks: list[tuple[Task, tuple[Named, ...]]] = []
     done: list[Row] = []
     for task in settings.tasks():
         wanted = settings.candidates(task)
@@ -84,7 +85,7 @@ def run(
 
 
 def measure(
-    task: Task, wanted: Sequence[CachingCandidate], settings: CachingSettings, progress: Callable[[str], None]
+    task: Task, wanted: Sequence[Named], settings: CachingSettings, progress: Callable[[str], None]
 ) -> list[Row]:
     """Measures one task and returns its rows."""
     before = system_load()

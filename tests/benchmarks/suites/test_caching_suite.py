@@ -18,11 +18,12 @@ from benchmarks.caching import CachingSettings, candidates, load, run
 from benchmarks.caching.analysis import choices, groups
 from benchmarks.caching.experiment import TaskExperiment
 from benchmarks.caching.report import tables
-from benchmarks.caching.scheme import Scheme, parse
+from benchmarks.caching.scheme import parse
 from benchmarks.caching.task import Limits, Task
 from benchmarks.commands import main
 from dacergnn.bench import runner
 from dacergnn.bench.runner import times
+from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 
@@ -66,11 +67,10 @@ def test_cases_follow_the_papers() -> None:
 
 
 def test_a_scheme_is_read_from_text() -> None:
-    scheme = parse("mine=recompute_all+cache:a+cache:b+recompute:c")
-    assert scheme == Scheme("mine", "recompute_all", ("a", "b"), ("c",))
-    assert scheme.config.cache == ("a", "b")
-    assert parse("budget:2e6") == Scheme("budget:2e6", "budget:2e6")
-    assert parse("features", "gat").cache == ("features",)
+    wanted = Config(caching="recompute_all", cache=("a", "b"), recompute=("c",))
+    assert parse("mine=recompute_all+cache:a+cache:b+recompute:c") == ("mine", wanted)
+    assert parse("budget:2e6") == ("budget:2e6", Config(caching="budget:2e6"))
+    assert parse("features", "gat")[1].cache == ("features",)
     named = CachingSettings(models=("gat",), strategies=("named",)).candidates(Task("gat", "cora", "layer", 64, 8, 8))
     assert [c.name for c in named] == ["nothing", "features", "node attention", "edge weights"]
 
@@ -79,7 +79,7 @@ def test_candidates_are_all_combinations_and_the_peers() -> None:
     settings = CachingSettings(strategies=("papers", "auto"), formats=("auto", "csr"), against=("dgl",))
     found = settings.candidates(Task("gat", "cora", "layer", 64, 8, 8))
     assert [c.name for c in found] == ["papers", "papers, csr", "auto", "auto, csr", "eager"]
-    assert {c.scheme.config.adjacency for c in found if c.scheme} == {"auto", "csr"}
+    assert {c.config.adjacency for c in found if c.config} == {"auto", "csr"}
 
 
 @pytest.mark.parametrize(

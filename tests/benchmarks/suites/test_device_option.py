@@ -11,10 +11,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks.caching import candidates, records, scheme
+from benchmarks.caching import candidates, records
 from benchmarks.caching.experiment import TaskExperiment
-from benchmarks.caching.task import CachingCandidate, Limits, Task
+from benchmarks.caching.task import Limits, Task
 from benchmarks.caching.workload import Workload
+from benchmarks.named import Named
 from benchmarks.papers.command import papers
 from benchmarks.relational import plain_torch, runner
 from benchmarks.relational.candidate import Candidate
@@ -23,7 +24,7 @@ from benchmarks.relational.problem import Problem
 from dacergnn.bench import memory
 from dacergnn.bench import runner as measures
 from dacergnn.bench.measure import ON_DEVICE, ON_PROCESSOR
-from dacergnn.config import Rates
+from dacergnn.config import Config, Rates
 
 RATES = Rates(4e13, 3e12, 6e12, 1e11)
 COMMANDS = {
@@ -95,7 +96,7 @@ def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) ->
     used: list[Rates | None] = []
     weighed: list[str] = []
     limits = Limits(("infer",), torch.get_num_threads(), repeat=1, budget_s=0.01, device="cuda", rates=RATES)
-    ours = CachingCandidate("ours", "cache_all", scheme.parse("cache_all"))
+    ours = Named("ours", "cache_all", Config())
     task = Task("gcn", "arxiv~0.0005", "layer", 8, 8)
     monkeypatch.setattr(candidates, "optimize", lambda net, *_, config, **__: used.append(config.rates) or net)
     monkeypatch.setattr(memory, "peak_growth", lambda call, device: weighed.append(device.type) or (1, ""))
