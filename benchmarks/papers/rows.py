@@ -24,10 +24,14 @@ def by_name(found: Mapping[Named, Row]) -> dict[str, Row]:
     return {way.name if way.library == "ours" else str(way): row for way, row in found.items()}
 
 
-def no_time(found: Mapping[str, Row]) -> str:
-    """Returns a sentence on candidates that have no time, with the reasons; empty if all have one."""
-    failed = [f"{name}: {row['note']}" for name, row in found.items() if row["status"] != "ok"]
-    return f"No time: {'; '.join(failed)}." if failed else ""
+def failures(found: Mapping[str, Row]) -> dict[str, str]:
+    """Returns why candidates have no time."""
+    return {name: row["note"] for name, row in found.items() if row["status"] != "ok"}
+
+
+def no_time(failed: Mapping[str, str]) -> str:
+    """Returns a sentence on what has no time: reasons by what failed."""
+    return f"No time: {'; '.join(f'{name}: {reason}' for name, reason in failed.items())}."
 
 
 def over(value: float | None, base: float | None) -> float | None:

@@ -54,4 +54,4 @@ def configured(model: str, name: str, config: Config) -> Candidate:
 
         return replace(original.build(problem, shared, replace_layer), layer=compiled[0])
 
-    return Candidate(name, "ours", model, build, model, edge_memory)
+    return Candidate(name, "ours", model, build, model, edge_memory, config=config)

@@ -17,8 +17,7 @@ from benchmarks.caching.task import Limits, Task
 from benchmarks.caching.workload import Workload
 from benchmarks.named import Named
 from benchmarks.papers.command import papers
-from benchmarks.relational import plain_torch, runner
-from benchmarks.relational.candidate import Candidate
+from benchmarks.relational import runner
 from benchmarks.relational.command import relational
 from benchmarks.relational.problem import Problem
 from dacergnn.bench import memory
@@ -66,10 +65,6 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Workload, "on", stay)
     monkeypatch.setattr(runner, "measure_rates", rates)
     return places
-
-
-def stand_in(model: str, level: str = "O2", plan: str = "") -> Candidate:
-    return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
 
 
 def test_overhead_is_of_the_processor(moved: list[str]) -> None:
