@@ -29,8 +29,9 @@ def make(candidate: Named, workload: Workload, rates: Rates | None = None) -> Bu
         return _of_dgl(network, workload)
     if candidate.config is not None:
         return compiled(workload, replace(candidate.config, rates=rates))
-    arguments = _pyg().arguments(workload, candidate.name.removesuffix(" compiled"))
-    return _built(network, workload, arguments, compiled=candidate.compiled)
+    form, _, way = candidate.name.partition(" ")
+    arguments = _pyg().arguments(workload, form)
+    return _built(network, workload, arguments, compiled=way == "compiled", sparse=way == "sparse")
 
 
 def compiled(workload: Workload, config: Config) -> Built:

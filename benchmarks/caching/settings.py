@@ -31,6 +31,8 @@ PEERS = {
     "pyg-compiled": (Named("pyg", "COO compiled"),),
     "dgl": (Named("dgl", "eager"),),
 }
+ON_SPARSE = {"pyg": (Named("pyg", "COO sparse"),)}
+"""Further peers, which take the features as a sparse tensor, too; the others take them as a dense one."""
 
 
 @dataclass(frozen=True)
@@ -97,4 +99,5 @@ class CachingSettings:
         for (base, config), name, order in product(expand(self.strategies, task.model).items(), self.formats, orders):
             label = ", ".join([base, *(part for part in (name, order) if part != "auto")])
             own.append(Named("ours", label, replace(config, adjacency=name, aggregation=order)))
-        return (*own, *(peer for library in self.against for peer in PEERS[library]))
+        sparse = ON_SPARSE if task.network == "sparse" else {}
+        return (*own, *(peer for name in self.against for peer in (*PEERS[name], *sparse.get(name, ()))))

@@ -210,6 +210,16 @@ def test_layers_of_the_libraries_agree(in_process: list[Asked], model: str) -> N
     assert errors["cache_all"] is not None
 
 
+def test_pyg_takes_sparse_features_where_ours_does(in_process: list[Asked]) -> None:
+    settings = CachingSettings(models=("gcn",), against=("pyg",), strategies=("cache_all",))
+    assert "COO sparse" not in [c.name for c in settings.candidates(Task("gcn", "cora", "network", 8, 4))]
+    task = Task("gcn", "arxiv~0.0005", "sparse", 8, 4)
+    wanted = settings.candidates(task)
+    assert [c.name for c in wanted] == ["cache_all", "COO", "CSR", "EdgeIndex", "COO sparse"]
+    rows = times(TaskExperiment(task, LIMITS), wanted, LIMITS)["rows"]
+    assert all(row["status"] == "ok" and row["max_error"] < 1e-4 for row in rows.values()), rows
+
+
 @pytest.mark.interpreted
 def test_compiled_layers_are_measured_each_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")

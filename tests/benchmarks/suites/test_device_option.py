@@ -34,7 +34,6 @@ COMMANDS = {
     "dacergnn.cli.bench:bench": (),
     "benchmarks.caching.command:caching": (),
     "benchmarks.papers.command:papers": ("ablation",),
-    "benchmarks.questions.large_graphs:main": ("rgcn", "aifb"),
 }
 
 
