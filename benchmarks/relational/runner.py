@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -17,71 +19,60 @@ from benchmarks.relational.experiment import LAYER, Layers, wanted
 from benchmarks.relational.problem import load_problem
 from benchmarks.relational.record import Line, about, case_line
 from benchmarks.relational.settings import BenchSettings
-from dacergnn.bench.environment import load
+from benchmarks.suite import Tell, run_cases
 from dacergnn.bench.measure import HOPELESS
 from dacergnn.bench.rates import measure_rates
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.json_lines import Row
 
-Progress = Callable[[str], None]
 
-
-def run(
-    settings: BenchSettings | None = None,
-    *,
-    progress: Progress = lambda line: None,
-    on_case: Callable[[Line], None] = lambda line: None,
-    **options: Any,
-) -> list[Line]:
-    """Measures every case and returns their lines.
+def run(*all_settings: BenchSettings, **options: Any) -> list[Line]:
+    """Measures every case of settings that differ in the number of features, and returns their lines.
 
     Args:
-        settings: What to measure; or give the fields of BenchSettings as keyword arguments.
-        progress: Called with a line that says what is being done.
-        on_case: Called with the line of every case as soon as it is done.
+        options: Those of `run_cases`.
 
-    Raises DacergnnError for settings that cannot be met, DacergnnError where a data set cannot be loaded.
+    Raises:
+        DacergnnError: Settings cannot be met, or a data set cannot be loaded.
     """
-    settings = settings or BenchSettings(**options)
-    os.environ.setdefault("OMP_NUM_THREADS", str(settings.threads))  # for thread pools not yet started
-    for name in settings.against:
+    first = all_settings[0]
+    os.environ.setdefault("OMP_NUM_THREADS", str(first.threads))  # for thread pools not yet started
+    for name in first.against:
         if name in peers.LIBRARIES:
             peers.library_module(name)
+    cases = [
+        (settings, Layers(model, data, mode, settings.hidden, settings.seed, rates=settings.rates,
+                          memory_limit=settings.memory_limit))
+        for settings in all_settings
+        for data, model, mode in product(settings.data, settings.models, settings.modes)
+    ]  # fmt: skip
     threads = torch.get_num_threads()
-    torch.set_num_threads(settings.threads)  # the machine is measured in this process
+    torch.set_num_threads(first.threads)  # the machine is measured in this process
     try:
-        return _run(settings, progress, on_case)
+        return run_cases(cases, lambda case, tell: [_line(*case, tell)], **options)
     finally:
         torch.set_num_threads(threads)
 
 
-def _run(settings: BenchSettings, tell: Progress, on_case: Callable[[Line], None]) -> list[Line]:
-    lines: list[Line] = []
-    for data in settings.data:
-        tell(f"{data}: loading")
-        problem = load_problem(data, settings.hidden, settings.seed)
-        sizes, edges, nodes = problem.sizes(), problem.num_edges, problem.num_nodes
-        del problem  # its memory is for the processes that measure
-        for model in settings.models:
-            for mode in settings.modes:
-                case = Layers(
-                    model, data, mode, settings.hidden, settings.seed, rates=settings.rates,
-                    memory_limit=settings.memory_limit,
-                )  # fmt: skip
-                tell(f"{case}: measuring the machine")
-                rates, before = measure_rates(nodes, settings.hidden), load()
-                rows = measured(case, wanted(model, settings), settings, tell)
-                line = case_line(
-                    model, data, mode, rows, bound(model, mode, sizes, settings.hidden, rates),
-                    precision="float32", hidden=settings.hidden, against=settings.against, edges=edges,
-                    sizes=sizes, rates=asdict(rates), load_before=before, load_after=load(),
-                )  # fmt: skip
-                lines.append(line)
-                on_case(line)
-    return lines
+def _line(settings: BenchSettings, case: Layers, tell: Tell) -> Line:
+    tell(f"{case}: measuring the machine")
+    sizes = _sizes(case.data, case.hidden, case.seed)
+    rates = measure_rates(sizes["N"], case.hidden)
+    rows = measured(case, wanted(case.model, settings), settings, tell)
+    return case_line(
+        case.model, case.data, case.mode, rows, bound(case.model, case.mode, sizes, case.hidden, rates),
+        precision="float32", hidden=case.hidden, against=settings.against, edges=sizes["E"], sizes=sizes,
+        rates=asdict(rates),
+    )  # fmt: skip
 
 
-def measured(case: Layers, candidates: list[Candidate], settings: BenchSettings, tell: Progress) -> list[Row]:
+@lru_cache(maxsize=1)
+def _sizes(data: str, hidden: int, seed: int) -> dict[str, int]:
+    """Returns the sizes of a graph, whose memory is left to the processes that measure."""
+    return load_problem(data, hidden, seed).sizes()
+
+
+def measured(case: Layers, candidates: list[Candidate], settings: BenchSettings, tell: Tell) -> list[Row]:
     """Returns the rows of candidates, and of those through torch.compile of library layers that are promising."""
     names = {candidate.named: candidate for candidate in candidates}
     limits = Limits(
@@ -99,7 +90,7 @@ def measured(case: Layers, candidates: list[Candidate], settings: BenchSettings,
     return rows
 
 
-def _compiled(case: Layers, found: Mapping[Named, Row], limits: Limits, tell: Progress) -> dict[Named, Row]:
+def _compiled(case: Layers, found: Mapping[Named, Row], limits: Limits, tell: Tell) -> dict[Named, Row]:
     """Returns the rows of library layers through torch.compile, by the layers that are not compiled.
 
     Each takes turns with its layer in a process of both, since some take minutes to fail; its times are scaled to

@@ -303,7 +303,7 @@ def test_the_command_lists_measures_and_reports(in_process: list[Asked], tmp_pat
     assert all({"load_before", "load_after"} <= row.keys() for row in measured)
     told = result.stderr.splitlines()
     assert told[0] == "0 of 1 done; gcn on arxiv~0.0005, layer, 8, with input gradient: times"
-    assert len(told) == asked  # a line for each process, since there is no terminal
+    assert len(told) == asked + 2  # a line for each process, for the task and for the file
     assert len(in_process) == asked
 
 

@@ -36,6 +36,9 @@ KEYS = {
 }
 
 
+SMALL = BenchSettings(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+
+
 def stand_in(model: str, name: str, config: Config) -> Candidate:
     """A plain layer in place of the compiled one."""
     return replace(plain_torch.candidates(model)[-1], name=name, library="ours", config=config)
@@ -70,8 +73,10 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[s
     pytest.importorskip("torch_geometric")
     told: list[str] = []
     lines = run(
-        models=("rgcn",), data=("aifb",), against=("pyg", "torch"), hidden=16, repeat=3, budget_s=1.0,
-        progress=told.append,
+        BenchSettings(
+            models=("rgcn",), data=("aifb",), against=("pyg", "torch"), hidden=16, repeat=3, budget_s=1.0
+        ),
+        tell=told.append,
     )  # fmt: skip
     assert [line["mode"] for line in lines] == ["infer", "train"]
     for line in lines:
@@ -115,7 +120,7 @@ def test_a_step_without_its_loss() -> None:
 def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     options: dict[str, Any] = {"models": ("rgcn",), "data": ("aifb",), "modes": ("infer",), "against": ("pyg", "torch")}
-    (line,) = run(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3)
+    (line,) = run(BenchSettings(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3))
     libraries = {c["name"] for c in line["candidates"] if c["library"] == "pyg"}
     assert libraries == {"FastRGCNConv"}
     assert Summary(line).peer("torch") is not None
@@ -126,7 +131,7 @@ def test_results_are_not_compared_with_what_takes_too_much_memory(
 ) -> None:
     monkeypatch.setattr(experiment, "reference_memory", lambda function, problem: 1 << 50)
     monkeypatch.setattr(experiment, "compute_reference", lambda *_: pytest.fail("it is computed all the same"))
-    (line,) = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+    (line,) = run(SMALL)
     own = line["candidates"][0]
     assert own["max_error"] is None
     assert own["ms"] > 0
@@ -149,7 +154,7 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     monkeypatch.setattr(
         ours, "configured", lambda _, name, config: replace(broken, library="ours", name=name, config=config)
     )
-    (line,) = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+    (line,) = run(SMALL)
     notes = {c["name"]: c["note"] for c in line["candidates"]}
     assert notes["large"] == "MemoryError: estimated at 9895.6 GB"
     found = {c["name"]: c["status"] for c in line["candidates"]}
