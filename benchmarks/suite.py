@@ -69,7 +69,8 @@ def run_cases(
         for number, case in enumerate(cases, start=1):
             before = load()
             found = measured(case, tell)
-            rows += (own := [{**row, "load_before": before, "load_after": load()} for row in found])
+            own = [{**row, "load_before": before, "load_after": load()} for row in found]
+            rows += own
             if writer is not None:
                 writer.write(own)
             done(1)
