@@ -45,6 +45,10 @@ class Layers(Experiment[Named]):
     def __str__(self) -> str:
         return f"{self.model} on {self.data}, {self.mode}"
 
+    def weighs(self) -> str:
+        """Returns the mode of the steps."""
+        return self.mode
+
     def like(self) -> Layers:
         """Returns an experiment on the tiny graph."""
         return replace(self, tiny=True)

@@ -99,7 +99,7 @@ def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) ->
     row = measures.times(TaskExperiment(task, limits), [ours], limits)["rows"][ours]
     assert row["status"] == "ok", row
     assert "infer_ms" in row
-    measures.peak(TaskExperiment(task, limits), ours, "infer", "cuda")
+    measures.peak(TaskExperiment(task, limits), ours, "cuda")
     assert moved == ["Workload to cuda"] * 2
     assert set(used) == {RATES}
     assert weighed == ["cuda"]

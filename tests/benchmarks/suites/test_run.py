@@ -182,9 +182,12 @@ def test_geometric_means_by_model_mode_and_level() -> None:
 
 
 def test_a_process_weighs_a_candidate(data_folder: Path) -> None:
-    case, limits = Layers("rgcn", "aifb", "train", hidden=16), Limits(trial_limit_s=60.0)
+    """In the mode of the case."""
+    case, limits = Layers("rgcn", "aifb", "infer", hidden=16), Limits(trial_limit_s=60.0)
     name = Named("torch", "sources")
     assert 0.0 <= weigh(case, name, limits)["peak_mb"] < 50.0
+    assert case.weighs() == "infer"
+    assert replace(case, mode="train").weighs() == "train"
     lost = weigh(replace(case, data="no_such_graph"), name, limits)
     assert lost["peak_mb"] is None
     assert "no_such_graph" in lost["note"]
