@@ -17,6 +17,7 @@ from benchmarks.relational.experiment import Layers
 from benchmarks.relational.peers import candidates
 from benchmarks.relational.problem import Problem
 from dacergnn.api import explain
+from dacergnn.bench.process import OUT_OF_MEMORY
 from dacergnn.bench.runner import times
 from dacergnn.cli.options import present
 from dacergnn.config import Config
@@ -88,7 +89,7 @@ def layer_times(
     """
     peers = candidates(model, against, compiled=False) if against else []
     ways = [*(Named("ours", name, config) for name, config in configs.items()), *(peer.named for peer in peers)]
-    rows = by_name(times(case(model, data, mode, scale, hidden), ways, scale.limits((mode,)))["rows"])
+    rows = by_name(times(case(model, data, mode, scale, hidden), ways, scale.limits((mode,)))["rows"], OUT_OF_MEMORY)
     timed = {name: row[f"{mode}_ms"] for name, row in rows.items() if row["status"] == "ok"}
     own = {name: ms for name, ms in timed.items() if name in configs}
     libraries = {name: ms for name, ms in timed.items() if name not in configs}

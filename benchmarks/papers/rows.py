@@ -7,19 +7,18 @@ from statistics import geometric_mean
 
 from benchmarks.named import Named
 from benchmarks.papers.artefact import Cell
-from dacergnn.bench.process import OUT_OF_MEMORY
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 
 
-def by_name(found: Mapping[Named, Row]) -> dict[str, Row]:
+def by_name(found: Mapping[Named, Row], *allowed: str) -> dict[str, Row]:
     """Returns the rows of an experiment by the names of the candidates; those of libraries begin with the library's.
 
     Raises:
-        DacergnnError: One of ours has failed, not only for want of memory.
+        DacergnnError: One of ours has another status than "ok" and those that are allowed.
     """
     for way, row in found.items():
-        if way.library == "ours" and row["status"] not in ("ok", OUT_OF_MEMORY):
+        if way.library == "ours" and row["status"] not in ("ok", *allowed):
             raise DacergnnError(f"{way}: {row['status']} {row['note']}")
     return {way.name if way.library == "ours" else str(way): row for way, row in found.items()}
 

@@ -96,9 +96,10 @@ def redundancy(scale: Scale) -> Found:
     for layer in (gat(name, "gat_by_edge") for name in ("pubmed", *large(scale))):
         measured[layer] = counted(layer, ours(("ours",)), "train", scale)["ours"]
     for network, row in measured.items():
-        model, (written, reorganized) = _paper(network), (row[f"{n}_flops"] / 1e9 for n in ("written", "reorganized"))
+        model = _paper(network)
+        written, reorganized = (row[f"{name}_flops"] / 1e9 for name in ("written", "reorganized"))
         redundant = 100 * (1 - reorganized / written)
-        before, after = (100 * row[f"{n}_between"] / row[f"{n}_memory"] for n in ("written", "ours"))
+        before, after = (100 * row[f"{name}_between"] / row[f"{name}_memory"] for name in ("written", "ours"))
         shares[model].append((redundant, before))
         rows.append((model, network.data, written, reorganized, redundant,
                      row["written_memory"] / 1e6, before, row["ours_memory"] / 1e6, after))  # fmt: skip
@@ -126,8 +127,8 @@ def end_to_end(scale: Scale) -> Found:
         found = trained(network, scale)
         own, *others = times = [row.get("train_ms") for row in found.values()]
         kept, *saved = [row["saved_bytes"] / 1e6 if "saved_bytes" in row else None for row in found.values()]
-        gains = (found["ours"][f"written_{name}"] / found["ours"][f"ours_{name}"] for name in ("moved", "memory"))
-        moved, memory = gains
+        needs = found["ours"]
+        moved, memory = (needs[f"written_{what}"] / needs[f"ours_{what}"] for what in ("moved", "memory"))
         rows.append((network.model, network.data, *times, over(others[-1], own), moved,
                      kept, *saved, over(saved[-1], kept), memory))  # fmt: skip
     columns = ("network", "graph", "ours ms", "PyG ms", "DGL ms", "DGL / ours", "bytes: as written / ours",

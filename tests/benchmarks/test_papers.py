@@ -229,6 +229,10 @@ def test_what_programs_need_is_counted_beside_libraries(monkeypatch: pytest.Monk
     )
     with pytest.raises(DacergnnError, match="ours lost: failed DacergnnError: No format"):
         by_name({Named("ours", "lost"): {"status": "failed", "note": "DacergnnError: No format"}})
+    full = {Named("ours", "full"): {"status": OUT_OF_MEMORY, "note": ""}}
+    assert [*by_name(full, OUT_OF_MEMORY)] == ["full"]
+    with pytest.raises(DacergnnError, match="ours full: out of memory"):
+        by_name(full)
 
 
 @pytest.mark.parametrize("kind", [{"lines": True}, {"stacked": True}, {"logarithmic": True, "reference": 1.0}])
