@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from benchmarks.batches.runner import ratio_of, run, steady_ratios
 from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
-from dacergnn.bench.environment import write_run
+from benchmarks.suite import json_option, terminal, threads_option
 from dacergnn.bench.scatter import MARK, NOTE, marked, scatters
-from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import data_option, names, numbers
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
@@ -26,10 +23,9 @@ from dacergnn.tables import Table
 @click.option("--fanouts", default="10,10", callback=numbers, show_default=True,
               help="Neighbours in each hop, -1 for all; the network has as many layers.")  # fmt: skip
 @click.option("--steps", default=BatchSettings.steps, show_default=True, help="Measured steps of a case.")
-@click.option("--threads", default=BatchSettings.threads, show_default=True)
+@threads_option
 @click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
-@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Append the results to this file, as JSON lines.")  # fmt: skip
+@json_option
 def batches(
     layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
     threads: int, compiled: bool, path: Path | None,
@@ -39,16 +35,11 @@ def batches(
     Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
     """
     settings = BatchSettings(layers, data, seeds, fanouts, steps, threads, compiled)
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    with progress_bar(console) as bar:
-        task = bar.add_task("starting", total=len(layers) * len(seeds))
-        rows = run(settings, progress=teller(bar, console), on_case=lambda _: bar.advance(task))
+    console = terminal()
+    rows = run(settings, path=path, console=console)
     click.echo(_table(rows, settings))
     for name, steady in steady_ratios(rows).items():
         console.print(f"geometric mean of {name.replace('_', ' ')}: {steady.text()}", highlight=False)
-    if path is not None:
-        write_run(path, rows, settings=asdict(settings))
-        console.print(f"Results written to {path}")
     failed = [row for row in rows if "error" in row]
     for row in failed:
         console.print(f"[red]{row['layer']}: {row['error']}")

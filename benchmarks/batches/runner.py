@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import asdict
 from itertools import product
+from typing import Any
 
 from benchmarks.batches.experiment import COMPILED, EAGER, OURS, OnBatches
 from benchmarks.batches.settings import BLOCKS, BatchSettings
 from benchmarks.relational.peers import library_module
-from dacergnn.bench.environment import load
+from benchmarks.suite import Tell, run_cases
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.bench.scatter import Ratio, Steady
 from dacergnn.json_lines import Row
@@ -21,34 +22,27 @@ RATIOS = {
 """Ratio -> the candidate whose time is divided by ours, and the field that holds the time."""
 
 
-def run(
-    settings: BatchSettings,
-    *,
-    progress: Callable[[str], None] = lambda line: None,
-    on_case: Callable[[Row], None] = lambda row: None,
-) -> list[Row]:
+def run(settings: BatchSettings, **options: Any) -> list[Row]:
     """Measures every layer with every number of seeds, and returns a row for each, with the reason if it failed.
 
     Args:
-        progress: Called with a line that says what is being done.
-        on_case: Called with every row as soon as it is there.
+        options: Those of `run_cases`.
 
     Raises:
         DacergnnError: A library that is needed is not installed.
     """
     for library in {"dgl" if layer in BLOCKS else "pyg" for layer in settings.layers}:
         library_module(library)
-    rows: list[Row] = []
-    for layer, seeds in product(settings.layers, settings.seeds):
-        before = load()
-        case = OnBatches(layer, settings.data, seeds, settings.fanouts)
-        names = (EAGER, OURS, *((COMPILED,) if settings.compiled else ()))
-        limits = Limits(("train",), settings.threads, settings.steps, limit_bytes=16 << 30)
-        row: Row = {"layer": layer, "data": settings.data, "fanouts": list(settings.fanouts), "seeds": seeds}
-        row |= _row(measure(case, names, limits, progress=progress))
-        rows.append(row | {"load_before": before, "load_after": load()})
-        on_case(rows[-1])
-    return rows
+    names = (EAGER, OURS, *((COMPILED,) if settings.compiled else ()))
+    limits = Limits(("train",), settings.threads, settings.steps, limit_bytes=16 << 30)
+
+    def measured(case: OnBatches, tell: Tell) -> list[Row]:
+        about = {"layer": case.layer, "data": case.data, "fanouts": list(case.fanouts), "seeds": case.seeds}
+        return [about | _row(measure(case, names, limits, progress=tell))]
+
+    pairs = product(settings.layers, settings.seeds)
+    cases = [OnBatches(layer, settings.data, seeds, settings.fanouts) for layer, seeds in pairs]
+    return run_cases(cases, measured, settings=asdict(settings), **options)
 
 
 def _row(found: dict[str, Row]) -> Row:

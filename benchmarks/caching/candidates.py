@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.caching.task import CachingCandidate
 from benchmarks.caching.workload import Workload
+from benchmarks.named import Named
 from benchmarks.relational.candidate import Built, leaf
 from benchmarks.relational.peers import library_module
 from dacergnn.api import optimize
@@ -19,7 +19,7 @@ SEED = 7
 """Seed of the parameters."""
 
 
-def make(candidate: CachingCandidate, workload: Workload, rates: Rates | None = None) -> Built:
+def make(candidate: Named, workload: Workload, rates: Rates | None = None) -> Built:
     """Returns a candidate ready to run; all candidates of a task compute the same function with the same parameters.
 
     Ours is compiled by ``rates``.
@@ -27,10 +27,11 @@ def make(candidate: CachingCandidate, workload: Workload, rates: Rates | None = 
     network = _original(workload)
     if candidate.library == "dgl":
         return _of_dgl(network, workload)
-    if candidate.scheme is not None:
-        return compiled(workload, replace(candidate.scheme.config, rates=rates))
-    arguments = _pyg().arguments(workload, candidate.name.removesuffix(" compiled"))
-    return _built(network, workload, arguments, compiled=candidate.compiled)
+    if candidate.config is not None:
+        return compiled(workload, replace(candidate.config, rates=rates))
+    form, _, way = candidate.name.partition(" ")
+    arguments = _pyg().arguments(workload, form)
+    return _built(network, workload, arguments, compiled=way == "compiled", sparse=way == "sparse")
 
 
 def compiled(workload: Workload, config: Config) -> Built:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from benchmarks.caching.report import tables
 from benchmarks.caching.runner import Work, plan, run
 from benchmarks.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from benchmarks.caching.task import Limits
-from dacergnn.cli.bars import progress_bar, teller
+from benchmarks.suite import terminal, threads_option
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import AGGREGATIONS, Rates
 from dacergnn.json_lines import Row
@@ -45,7 +44,7 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @_list("--modes", Limits.modes, "Forward without gradients, forward that saves, forward and backward.")
 @click.option("--repeat", default=Limits.repeat, show_default=True, type=click.IntRange(1), help="Most rounds.")
 @click.option("--budget", default=Limits.budget_s, show_default=True, help="Seconds for the timing of one case.")
-@click.option("--threads", default=Limits.threads, show_default=True, type=click.IntRange(1))
+@threads_option
 @device_option
 @rates_option
 @click.option("--seed", default=Limits.seed, show_default=True, help="Of random features.")
@@ -70,12 +69,18 @@ def caching(
     settings = CachingSettings(
         models, data, networks, hidden, gradients, strategies, formats, orders, against, features, heads, memory, limits
     )
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = terminal()
+
+    def on_case(rows: Sequence[Row]) -> None:
+        for row in rows:
+            if row["status"] != "ok":
+                console.print(f"{row['library']} {row['name']}, {row['model']} on {row['data']}: {row['note']}")
+
     work = plan(settings, path)
     if dry_run:
         _list_cases(work, console)
         return
-    rows = work.done if report else _run(settings, work, path, console)
+    rows = work.done if report else run(settings, path, console=console, on_case=on_case)
     for table in tables(rows):
         click.echo(table)
 
@@ -85,16 +90,3 @@ def _list_cases(work: Work, console: Console) -> None:
         console.print(f"{task}: {', '.join(f'{c.library} {c.name}' for c in candidates)}", highlight=False)
     cases = sum(len(candidates) for _, candidates in work.tasks)
     console.print(f"{cases} cases of {len(work.tasks)} networks are left, {len(work.done)} are done.")
-
-
-def _run(settings: CachingSettings, work: Work, path: Path | None, console: Console) -> list[Row]:
-    with progress_bar(console) as bar:
-        task = bar.add_task("starting", total=len(work.tasks))
-
-        def on_task(rows: list[Row]) -> None:
-            bar.advance(task)
-            for row in rows:
-                if row["status"] != "ok":
-                    console.print(f"{row['library']} {row['name']}, {row['model']} on {row['data']}: {row['note']}")
-
-        return run(settings, path, progress=teller(bar, console), on_task=on_task)

@@ -9,7 +9,7 @@ import torch
 from dgl.nn import pytorch as dgl_nn
 from torch import Tensor, nn
 
-from benchmarks.caching.networks import KERNELS, Layer, activation_of, layers_of
+from benchmarks.caching.networks import Layer, activation_of, layers_of
 from benchmarks.caching.workload import Workload
 
 library: Any = dgl_nn
@@ -60,7 +60,8 @@ def _make(model: str, place: Layer) -> nn.Module:
     if model == "gatv2":
         return _Heads(library.GATv2Conv(inputs, outputs, place.heads), place.last)
     if model == "monet":
-        layer = library.GMMConv(inputs, outputs, 2, KERNELS, aggregator_type="mean", residual=True)
+        kernels, dimensions = place.gaussians
+        layer = library.GMMConv(inputs, outputs, dimensions, kernels, aggregator_type="mean", residual=True)
         layer.res_fc = nn.Linear(inputs, outputs, bias=False)  # DGL leaves it out where both sizes are equal
         return layer
     if model == "edgeconv":

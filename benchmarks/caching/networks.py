@@ -8,9 +8,6 @@ from torch import nn
 
 from benchmarks.caching.workload import Workload
 
-KERNELS = 3
-"""Gaussians of a mixture model."""
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -20,15 +17,20 @@ class Layer:
     outputs: int
     heads: int
     last: bool
+    gaussians: tuple[int, int] = (3, 2)
+    """Kernels of a mixture model, and their dimensions."""
 
 
 def layers_of(workload: Workload) -> list[Layer]:
     """Returns the layers of a task's network."""
-    task, features = workload.task, workload.x.shape[1]
-    first = Layer(features, task.hidden, task.heads, last=False)
-    if task.network == "layer":
-        return [first]
-    return [first, Layer(task.hidden * task.heads, workload.classes, task.heads, last=True)]
+    task, inputs = workload.task, workload.x.shape[1]
+    layers: list[Layer] = []
+    for width in task.widths or (task.hidden,):
+        layers.append(Layer(inputs, width, task.heads, last=False, gaussians=task.gaussians))
+        inputs = width * task.heads
+    if task.network == "layer" or task.widths:
+        return layers
+    return [*layers, Layer(inputs, workload.classes, task.heads, last=True, gaussians=task.gaussians)]
 
 
 def activation_of(workload: Workload) -> nn.Module:

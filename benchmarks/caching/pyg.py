@@ -8,13 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric import nn as pyg
+from torch_geometric.utils import softmax as pyg_softmax
 
-from benchmarks.caching.networks import KERNELS, Layer, activation_of, layers_of
+from benchmarks.caching.networks import Layer, activation_of, layers_of
 from benchmarks.caching.workload import Workload
 from dacergnn.errors import DacergnnError
 
 library: Any = pyg
 edge_index_type: Any = EdgeIndex
+softmax: Any = pyg_softmax
+SLOPE = 0.2
+"""Of GAT's LeakyReLU."""
 
 
 def network(workload: Workload) -> nn.Module:
@@ -40,13 +44,37 @@ def _layer(model: str, place: Layer) -> nn.Module:
     if model in ("gat", "gatv2"):
         kind = library.GATConv if model == "gat" else library.GATv2Conv
         return kind(inputs, outputs, heads=place.heads, concat=not place.last, add_self_loops=False)
+    if model == "gat_by_edge":
+        return GATByEdge(place)
     if model == "monet":
-        return library.GMMConv(inputs, outputs, dim=2, kernel_size=KERNELS)
+        kernels, dimensions = place.gaussians
+        return library.GMMConv(inputs, outputs, dim=dimensions, kernel_size=kernels)
     if model == "edgeconv":
         return library.EdgeConv(nn.Linear(2 * inputs, outputs))
     if model == "sage":
         return library.SAGEConv(inputs, outputs)
     return library.GINConv(nn.Linear(inputs, outputs))
+
+
+class GATByEdge(library.MessagePassing):
+    """Computes GAT as its paper writes it, with scores from the features of both ends of an edge.
+
+    PyG's layer computes two numbers of each node in advance.
+    """
+
+    def __init__(self, place: Layer) -> None:
+        super().__init__(aggr="add", node_dim=0)
+        self.shape = (-1, place.heads, place.outputs)
+        self.linear = nn.Linear(place.inputs, place.heads * place.outputs, bias=False)
+        self.attention = nn.Parameter(torch.randn(1, place.heads, 2 * place.outputs) / place.outputs**0.5)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        return self.propagate(edges, h=self.linear(x).view(self.shape)).flatten(1)
+
+    def message(self, h_i: Tensor, h_j: Tensor, index: Tensor, size_i: int | None) -> Tensor:
+        score = (torch.cat([h_i, h_j], dim=-1) * self.attention).sum(-1)
+        weight: Tensor = softmax(nn.functional.leaky_relu(score, SLOPE), index, num_nodes=size_i)
+        return weight.unsqueeze(-1) * h_j
 
 
 def edges_in(form: str, workload: Workload) -> Any:

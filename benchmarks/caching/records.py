@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.caching.task import CachingCandidate, Limits, Task
+from benchmarks.caching.task import Limits, Task
+from benchmarks.named import Named
 from dacergnn import json_lines
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 
 Key = tuple[Any, ...]
 
-_SCHEME = ("caching", "cache", "recompute", "adjacency", "order")
-_KEY = (
-    *("model", "data", "network", "features", "hidden", "heads", "input_gradient", "library", "name"),
-    *_SCHEME,
-    *("threads", "seed", "device"),
-)
+_TASK = ("model", "data", "network", "features", "hidden", "heads", "input_gradient")
+_SCHEME = {name: name for name in ("caching", "cache", "recompute", "adjacency")} | {"order": "aggregation"}
+"""Fields of rows, and of configs."""
+_KEY = (*_TASK, "library", "name", *_SCHEME, "threads", "seed", "device")
 """Fields that tell cases apart; the others of a row are results."""
 
 
-def settings_of(task: Task, candidate: CachingCandidate, limits: Limits) -> Row:
+def settings_of(task: Task, candidate: Named, limits: Limits) -> Row:
     """Returns the fields of a case that are known before it is measured."""
-    scheme: Row = dict.fromkeys(_SCHEME) if candidate.scheme is None else asdict(candidate.scheme)
-    scheme = {name: list(v) if isinstance(v, tuple) else v for name, v in scheme.items() if name != "label"}
+    config = candidate.config
+    scheme: Row = {name: None if config is None else getattr(config, own) for name, own in _SCHEME.items()}
+    scheme = {name: list(v) if isinstance(v, tuple) else v for name, v in scheme.items()}
     own = {"library": candidate.library, "name": candidate.name}
     own |= {"threads": limits.threads, "seed": limits.seed, "device": limits.device}
-    return {**asdict(task), **own, **scheme}
+    return {**{name: getattr(task, name) for name in _TASK}, **own, **scheme}
 
 
 def key_of(row: Row) -> Key:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from benchmarks.caching.scheme import expand
-from benchmarks.caching.task import CachingCandidate, Limits, Task
+from benchmarks.caching.task import Limits, Task
+from benchmarks.named import Named
 from benchmarks.relational.settings import check
 from dacergnn.config import AGGREGATIONS, Config
 from dacergnn.datasets.clouds import CLOUDS
@@ -26,10 +27,12 @@ SIZES_ON_CLOUDS = (64,)
 GRADIENTS = ("with", "without")
 AGAINST = ("pyg", "pyg-compiled", "dgl")
 PEERS = {
-    "pyg": (CachingCandidate("pyg", "COO"), CachingCandidate("pyg", "CSR"), CachingCandidate("pyg", "EdgeIndex")),
-    "pyg-compiled": (CachingCandidate("pyg", "COO compiled"),),
-    "dgl": (CachingCandidate("dgl", "eager"),),
+    "pyg": (Named("pyg", "COO"), Named("pyg", "CSR"), Named("pyg", "EdgeIndex")),
+    "pyg-compiled": (Named("pyg", "COO compiled"),),
+    "dgl": (Named("dgl", "eager"),),
 }
+ON_SPARSE = {"pyg": (Named("pyg", "COO sparse"),)}
+"""Further peers, which take the features as a sparse tensor, too; the others take them as a dense one."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,12 @@ class CachingSettings:
             return self.hidden
         return SIZES_ON_CLOUDS if model in ON_CLOUDS else SIZES_OF_HEADS if model in WITH_HEADS else SIZES
 
-    def candidates(self, task: Task) -> tuple[CachingCandidate, ...]:
+    def candidates(self, task: Task) -> tuple[Named, ...]:
         """Returns our candidates by every scheme, and the peers."""
         orders = self.orders if task.model in ORDERED else ("auto",)
-        own: list[CachingCandidate] = []
-        for base, name, order in product(expand(self.strategies, task.model), self.formats, orders):
-            label = ", ".join([base.label, *(part for part in (name, order) if part != "auto")])
-            own.append(CachingCandidate("ours", label, replace(base, label=label, adjacency=name, order=order)))
-        return (*own, *(peer for library in self.against for peer in PEERS[library]))
+        own: list[Named] = []
+        for (base, config), name, order in product(expand(self.strategies, task.model).items(), self.formats, orders):
+            label = ", ".join([base, *(part for part in (name, order) if part != "auto")])
+            own.append(Named("ours", label, replace(config, adjacency=name, aggregation=order)))
+        sparse = ON_SPARSE if task.network == "sparse" else {}
+        return (*own, *(peer for name in self.against for peer in (*PEERS[name], *sparse.get(name, ()))))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.caching.scheme import Scheme
 from dacergnn.bench import runner
 from dacergnn.config import Rates
 
@@ -14,6 +13,7 @@ class Task:
     """Describes a network on a graph."""
 
     model: str
+    """A layer of PyG; "gat_by_edge" computes the scores of GAT from the features of both ends of an edge."""
     data: str
     network: str
     """"layer" for one layer on random features, "network" for two on those of the data set, "sparse" for two whose
@@ -24,28 +24,15 @@ class Task:
     """Output features of a single layer, or features between two layers; of each head where there are heads."""
     heads: int = 1
     input_gradient: bool = False
+    widths: tuple[int, ...] = ()
+    """Output features of all layers, where they are other than two that end in the classes of the data set."""
+    gaussians: tuple[int, int] = (3, 2)
+    """Kernels of a mixture model, and their dimensions."""
 
     def __str__(self) -> str:
         size = f"{self.heads} x {self.hidden}" if self.heads > 1 else str(self.hidden)
         gradient = ", with input gradient" if self.input_gradient else ""
         return f"{self.model} on {self.data}, {self.network}, {size}{gradient}"
-
-
-@dataclass(frozen=True)
-class CachingCandidate:
-    """Describes one way to compute a task: `library` is "ours", with a scheme, "pyg" or "dgl"."""
-
-    library: str
-    name: str
-    scheme: Scheme | None = None
-
-    def __str__(self) -> str:
-        return f"{self.library} {self.name}"
-
-    @property
-    def compiled(self) -> bool:
-        """Tells whether the candidate runs through torch.compile."""
-        return self.name.endswith("compiled")
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from benchmarks.caching.graphs import graph_of
 from benchmarks.caching.task import Task
-from dacergnn import datasets
 from dacergnn.datasets import Dataset
 from dacergnn.graph import HeteroGraph
 
 STATISTICS = {"cora": (1433, 7), "citeseer": (3703, 6), "pubmed": (500, 3)}
 """Numbers of features and classes of data sets, for data sets whose files lack them."""
 DEFAULT_STATISTICS = (64, 8)
-LOOPED = ("gat", "gatv2")
+LOOPED = ("gat", "gat_by_edge", "gatv2")
 """Models whose nodes attend to themselves, too: loops are added to the edges before any timing."""
 
 
@@ -41,9 +41,10 @@ class Workload:
 
     @cached_property
     def pseudo(self) -> Tensor:
-        """Returns the coordinates [E, 2] of edges for mixture models: 1 / sqrt(1 + in-degree) of both end points."""
+        """Returns the coordinates of edges for mixture models: 1 / sqrt(1 + in-degree) of both end points, in turns."""
         degree = torch.bincount(self.edge_index[1], minlength=self.num_nodes)
-        return (1 + degree).rsqrt()[self.edge_index].t().contiguous()
+        ends = [dimension % 2 for dimension in range(self.task.gaussians[1])]
+        return (1 + degree).rsqrt()[self.edge_index[ends]].t().contiguous()
 
     def cotangent(self, out: Tensor) -> Tensor:
         """Returns the gradient of the result, random with a variance of 1 / N, the same for all candidates."""
@@ -60,7 +61,7 @@ class Workload:
 
 def load_workload(task: Task, seed: int = 0) -> Workload:
     """Loads the tensors of a task; random features are the same for the same seed."""
-    data = datasets.resolve(task.data)
+    data = graph_of(task.data, seed)
     graph = data.graph
     edges = torch.stack([graph.index("E", path).long() for path in ("src", "dst")])
     edges = edges[:, edges[0] != edges[1]]  # layers treat existing loops differently

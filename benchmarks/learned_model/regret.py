@@ -6,7 +6,6 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import hypot
 
 from dacergnn.errors import DacergnnError
 from dacergnn.graph import HeteroGraph
@@ -115,7 +114,7 @@ def _winner(steps: Mapping[int, TimedStep], default: int, others: list[int], gra
     race.note(None, 2 * WORTH_S, graph)
     while not settled:
         number, runner = race.take(graph)
-        seconds = sum(part for part in steps[number]() if part is not None)
+        seconds = sum(filter(None, steps[number]()))
         race.note(runner, seconds, graph)
     return settled[0]
 
@@ -123,10 +122,8 @@ def _winner(steps: Mapping[int, TimedStep], default: int, others: list[int], gra
 def _sample(
     compilation: Compilation, facts: GraphFacts, times: Iterable[Times | None], threads: int
 ) -> Measured:  # fmt: skip
-    parts = [part for part in times if part is not None]
-    total, deviation = sum(part.mean for part in parts), hypot(*(part.deviation for part in parts))
-    program = describe(*compilation.parts).on(facts, threads=threads)
-    return Measured(program, total, deviation, "", "", family="", runs=parts[0].runs, machine="")
+    program, both = describe(*compilation.parts).on(facts, threads=threads), Times.together(times)
+    return Measured(program, both.mean, both.deviation, "", "", family="", runs=both.runs, machine="")
 
 
 def _others(run: Compile, builds: int, rng: random.Random) -> Iterator[Compilation]:

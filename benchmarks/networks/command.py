@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from benchmarks.networks.tables import means, table
 from benchmarks.relational.peers import library_module
 from benchmarks.relational.settings import check
-from dacergnn.bench.environment import about, load
+from benchmarks.suite import Tell, json_option, run_cases, terminal, threads_option
 from dacergnn.bench.runner import Limits, measure
-from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import device_option, names, numbers, present
-from dacergnn.json_lines import Row, Writer
+from dacergnn.json_lines import Row
 
 if TYPE_CHECKING:
     from benchmarks.networks.training import Training
@@ -38,12 +36,11 @@ PEERS = {"dgl": "DGL", "plain": "plain", "compile": "compiled"}
               help=f"Beside PyG's layers, where they compute the same: {', '.join(PEERS)}.")  # fmt: skip
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds.")
 @click.option("--budget", default=4.0, show_default=True, help="Seconds for the rounds of one candidate.")
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@threads_option
 @click.option("--memory/--no-memory", default=None, help="Measure peak memory, each in a process of its own.")
 @click.option("--quick", is_flag=True, help="Two networks on the smallest graphs, for less than a second each.")
 @device_option
-@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Append the results to this file, as JSON lines.")  # fmt: skip
+@json_option
 def networks(
     networks: tuple[str, ...], edges: tuple[int, ...], graphs: tuple[str, ...], peers: tuple[str, ...], repeat: int,
     budget: float, threads: int, memory: bool | None, quick: bool, device: str, path: Path | None,
@@ -64,22 +61,12 @@ def networks(
     limits = Limits(("train",), threads, *((3, 0.3) if quick else (repeat, budget)), device=device)
     cases = [Training(name, size, device=device) for size, name in product(sizes, chosen)]
     cases += [Training(name, data=data, device=device) for data, name in product(map(present, graphs), chosen)]
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    rows: list[Row] = []
-    writer = None if path is None else Writer(path)
-    if writer is not None:
-        writer.write([about(threads=threads)])
-    with progress_bar(console) as bar:
-        task = bar.add_task("starting", total=len(cases))
-        for case in cases:
-            own = measured(case, peers, limits, not quick if memory is None else memory, teller(bar, console))
-            if writer is not None:
-                writer.write(own)
-            rows += own
-            bar.advance(task)
+    weighed, console = not quick if memory is None else memory, terminal()
+    rows = run_cases(
+        cases, lambda case, tell: measured(case, peers, limits, weighed, tell), path=path, console=console,
+        threads=threads,
+    )  # fmt: skip
     click.echo(f"{table(rows)}\n\n{means(rows)}")
-    if path is not None:
-        console.print(f"Results written to {path}")
     wrong = [row for row in rows if row["candidate"] == "ours" and row["status"] != "ok"]
     for row in wrong:
         console.print(f"[red]{row['network']}: {row['status']} {row['note']}")
@@ -87,15 +74,12 @@ def networks(
         sys.exit(1)
 
 
-def measured(case: Training, peers: Collection[str], limits: Limits, memory: bool, tell: Callable[[str], None]
-             ) -> list[Row]:  # fmt: skip
+def measured(case: Training, peers: Collection[str], limits: Limits, memory: bool, tell: Tell) -> list[Row]:
     """Returns a row for PyG's layers, for ours, and for each of the peers that compute the same."""
     from benchmarks.networks.network import ORIGINAL, OURS
 
     kinds = {ORIGINAL, OURS, *(PEERS[name] for name in peers)}
     wanted = [name for name in case.names() if name.partition(" ")[0] in kinds]
-    before = load()
     found = measure(case, wanted, limits, weighed=wanted if memory else (), progress=tell)
     named = {"network": case.network, "edges": case.edges, "data": case.data}
-    return [{**named, "candidate": name, **row, "load_before": before, "load_after": load()}
-            for name, row in found.items()]  # fmt: skip
+    return [{**named, "candidate": name, **row} for name, row in found.items()]

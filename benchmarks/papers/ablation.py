@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from statistics import geometric_mean
-from typing import Any
 
-import torch
-
-from benchmarks.caching.candidates import compiled
-from benchmarks.caching.facts import program_of
+from benchmarks.caching.experiment import TaskExperiment
 from benchmarks.caching.task import Task
-from benchmarks.caching.workload import load_workload
+from benchmarks.named import Named
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
-from benchmarks.papers.layers import CONFIGS, MODES, built, problem
+from benchmarks.papers.layers import CONFIGS, MODES, layer_times
+from benchmarks.papers.rows import by_name
 from benchmarks.programs import HOMOGENEOUS
-from benchmarks.relational.candidate import Built, make_step, step_of
 from benchmarks.relational.settings import MODELS
-from dacergnn.bench.measure import clock_of, interleave
+from dacergnn.bench.runner import measure
 from dacergnn.cli.options import present
 from dacergnn.config import PASSES, Config
 
@@ -64,27 +59,13 @@ def passes(scale: Scale) -> Found:
 
 def _times(model: str, graph: str, mode: str, scale: Scale) -> Mapping[str, float]:
     """Returns the milliseconds of a layer by configuration, from runs in turns; equal programs have one time."""
-    steps: dict[str, Callable[[], Any]] = {}
-    first: dict[str, str] = {}
-    same: dict[str, str] = {}
-    for name, config in CONFIGURATIONS.items():
-        layer, step = _layer(model, graph, mode, config, scale)
-        step()
-        same[name] = first.setdefault(program_of(layer), name)
-        if same[name] == name:
-            steps[name] = step
-    timings = interleave(steps, scale.pick(15, 30), scale.pick(1.5, 15.0), clock=clock_of(torch.device(scale.device)))
-    return {name: timings[measured].ms for name, measured in same.items()}
-
-
-def _layer(model: str, graph: str, mode: str, config: Config, scale: Scale) -> tuple[Built, Callable[[], Any]]:
-    """Returns a layer that is compiled by a configuration, and its step."""
     if model in MODELS:
-        layer = built(model, graph, config, scale, HIDDEN)
-        return layer, make_step(layer, problem(graph, HIDDEN, scale.seed).to(scale.device), mode == "train")
-    load = load_workload(Task(model, present(graph), "layer", HIDDEN, HIDDEN, input_gradient=True)).on(scale.device)
-    layer = compiled(load, replace(config, rates=scale.rates))
-    return layer, step_of(layer, lambda out: out.backward(load.cotangent(out)), mode)
+        return layer_times(model, graph, mode, scale, CONFIGURATIONS, hidden=HIDDEN).ours
+    case = TaskExperiment(
+        Task(model, present(graph), "layer", HIDDEN, HIDDEN, input_gradient=True), scale.limits((mode,))
+    )
+    ways = [Named("ours", name, config) for name, config in CONFIGURATIONS.items()]
+    return {name: row[f"{mode}_ms"] for name, row in by_name(measure(case, ways, case.limits)).items()}
 
 
 ARTEFACTS = {"table 1": Artefact("what each pass gains", passes)}

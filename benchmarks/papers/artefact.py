@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.caching.task import Limits
 from dacergnn.config import Rates
 
 Cell = str | float | None
@@ -35,6 +36,13 @@ class Scale:
     def pick(self, quick: Any, full: Any) -> Any:
         """Returns the value for this scale."""
         return quick if self.quick else full
+
+    def limits(self, modes: tuple[str, ...]) -> Limits:
+        """Returns the limits of measurements."""
+        return Limits(
+            modes, self.threads, self.pick(9, 20), self.pick(0.6, 4.0), device=self.device, seed=self.seed,
+            rates=self.rates,
+        )  # fmt: skip
 
     def graphs(self, quick: tuple[str, ...], full: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the names of the graphs to measure."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
-from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.caching.analysis import NetworkRows, groups, least
 from benchmarks.caching.runner import run
 from benchmarks.caching.scheme import NAMED
 from benchmarks.caching.settings import SIZES_OF_HEADS, CachingSettings
-from benchmarks.caching.task import Limits, Task
+from benchmarks.caching.task import Task
 from benchmarks.caching.workload import load_workload
 from benchmarks.papers.artefact import Artefact, Cell, Found, Picture, Row, Scale
 from benchmarks.papers.cor_formulas import (
@@ -26,6 +24,7 @@ from benchmarks.papers.cor_formulas import (
     with_caching,
     without_caching,
 )
+from benchmarks.papers.rows import mean_and_best, over
 from dacergnn.bench.scatter import LIMIT, scatters
 from dacergnn.cli.options import present
 
@@ -40,15 +39,7 @@ ON_ARXIV = f"The graph is synthetic, with the counts of Arxiv or a part of them,
 
 def measured(scale: Scale, **settings: Any) -> list[NetworkRows]:
     """Measures networks by the suite for caching, and returns the rows of each network on each graph."""
-    limits = Limits(
-        ("forward", "train"),
-        scale.threads,
-        scale.pick(7, 20),
-        scale.pick(0.6, 4.0),
-        device=scale.device,
-        seed=scale.seed,
-    )
-    return groups(run(CachingSettings(**settings, limits=limits)))
+    return groups(run(CachingSettings(**settings, limits=scale.limits(("forward", "train")))))
 
 
 @cache
@@ -85,17 +76,6 @@ def _gradient(group: NetworkRows) -> str:
     return "with input gradient" if group.rows[0]["input_gradient"] else "no input gradient"
 
 
-def _over(value: float | None, base: float | None) -> float | None:
-    """Returns a ratio; None where one of both is not known."""
-    return None if value is None or not base else value / base
-
-
-def _mean_and_best(key: str, cells: Sequence[Cell]) -> dict[str, float]:
-    """Returns the geometric mean and the largest of ratios, by the keys of the facts."""
-    values = [cell for cell in cells if isinstance(cell, float)]
-    return {f"{key} mean": geometric_mean(values), f"{key} best": max(values)} if values else {}
-
-
 def _scattering(found: list[NetworkRows]) -> tuple[str, ...]:
     """Returns a note if the runs of some times lie too far apart for comparisons."""
     times = [scatters(row, field) for group in found for row in group.rows for field in PASSES if field in row]
@@ -121,7 +101,7 @@ def attention(scale: Scale) -> Found:
         for row in group.ours:
             formula = formulas[SCHEMES.index(row["name"])]
             rows.append((group.data, str(group.hidden), row["name"], row["saved_bytes"] / 1e6, formula / 1e6,
-                         row["train_ms"], None if nothing is None else _over(nothing["train_ms"], row["train_ms"]),
+                         row["train_ms"], None if nothing is None else over(nothing["train_ms"], row["train_ms"]),
                          row.get("peak_mb")))  # fmt: skip
     columns = ("graph", "size k", "cached", "saved MB", "formula MB", "training ms", "nothing / scheme", "peak MB")
     notes = (
@@ -157,7 +137,7 @@ def caching(scale: Scale) -> Found:
         if with_it is None or without is None:
             continue
         same = "yes" if with_it["program"] == without["program"] else "no"
-        memory = _over(with_it.get("peak_mb"), without.get("peak_mb"))
+        memory = over(with_it.get("peak_mb"), without.get("peak_mb"))
         rows.append((_gradient(group), str(group.hidden), without["train_ms"], with_it["train_ms"],
                      without["train_ms"] / with_it["train_ms"], memory, same))  # fmt: skip
     columns = ("backward", "size", "no caching ms", "caching ms", "speed-up", "memory", "same program")
@@ -184,7 +164,7 @@ def against_pyg(model: str, scale: Scale) -> Found:
         for field in PASSES:
             best = least(peers, field)
             theirs = None if best is None else best[field]
-            cells += [None if best is None else best["name"], theirs, own[field], _over(theirs, own[field])]
+            cells += [None if best is None else best["name"], theirs, own[field], over(theirs, own[field])]
         rows.append((group.data, str(group.hidden), *cells))
     columns = ["graph", "hidden size"]
     for name in ("forward", "both passes"):
@@ -192,7 +172,7 @@ def against_pyg(model: str, scale: Scale) -> Found:
     ratios = (columns[5], columns[9])
     summary: dict[str, float] = {}
     for name, column in zip(PASSES.values(), (5, 9), strict=True):
-        summary |= _mean_and_best(f"{model} {name}", [row[column] for row in rows])
+        summary |= mean_and_best(f"{model} {name}", [row[column] for row in rows])
     notes = (
         "The backward starts from a given gradient: no loss is in the times.",
         *_on_libraries(scale),
@@ -218,14 +198,14 @@ def formats(scale: Scale) -> Found:
     for group in found:
         coo, *others = (group.named(f"{CACHED}, {name}") or {} for name in ("coo", "csc", "csr"))
         times = [coo.get(field) for field in PASSES]
-        ratios = [_over(coo.get(field), other.get(field)) for other in others for field in PASSES]
+        ratios = [over(coo.get(field), other.get(field)) for other in others for field in PASSES]
         rows.append((group.data, str(group.hidden), *times, *ratios))
     columns = ("graph", "hidden size", "COO forward ms", "COO both passes ms", "COO / CSC forward",
                "COO / CSC both passes", "COO / CSR forward", "COO / CSR both passes")  # fmt: skip
     summary: dict[str, float] = {}
     for name, column in zip(PASSES.values(), (4, 5), strict=True):
-        summary |= _mean_and_best(f"csc {name}", [row[column] for row in rows])
-    summary |= _mean_and_best("csc", [cell for row in rows for cell in row[4:6]])
+        summary |= mean_and_best(f"csc {name}", [row[column] for row in rows])
+    summary |= mean_and_best("csc", [cell for row in rows for cell in row[4:6]])
     notes = (
         "Ours on compressed columns adds to rows out of order, with the edges in the order of their sources; on "
         "compressed rows, the usual format here, each row is summed at once.",

@@ -8,7 +8,8 @@ from functools import cache
 from statistics import geometric_mean
 
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
-from benchmarks.papers.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem, reasons
+from benchmarks.papers.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem
+from benchmarks.papers.rows import no_time
 from benchmarks.relational.settings import MODELS
 from dacergnn.datasets.synthetic import SPECIFICATIONS
 
@@ -50,7 +51,7 @@ def speedups(times: Iterable[Times], model: str, mode: str, config: str) -> list
 
 def not_measured(times: Iterable[Times]) -> tuple[str, ...]:
     """Returns sentences on what has no time, one for each case where something has none."""
-    return tuple(f"{t.model} on {t.data}, {MODES[t.mode]}: {reasons(t.failed)}" for t in times if t.failed)
+    return tuple(f"{t.model} on {t.data}, {MODES[t.mode]}: {no_time(t.failed)}" for t in times if t.failed)
 
 
 def against_libraries(scale: Scale) -> Found:
@@ -126,7 +127,7 @@ def memory(scale: Scale) -> Found:
     """Measures figure 10: HGT's memory against the share of unique (source, type) pairs among the edges."""
     rows: list[Row] = []
     for name in data(scale):
-        graph = problem(name, 64, scale.seed).to(scale.device)
+        graph = problem(name, scale)
         sizes, used = graph.sizes(), {}
         for mode in MODES:
             for config in ("unoptimized", "C"):
@@ -213,7 +214,7 @@ def counts(scale: Scale) -> dict[str, tuple[int, int, int, int]]:
     found: dict[str, tuple[int, int, int, int]] = {}
     for name in GRAPHS:
         if name in data(scale):
-            loaded = problem(name, 64, scale.seed)
+            loaded = problem(name, scale)
             found[name] = (loaded.num_nodes, loaded.num_ntypes, loaded.num_edges, loaded.num_etypes)
         else:
             spec = SPECIFICATIONS[name]

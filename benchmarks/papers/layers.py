@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
+from benchmarks.named import Named
 from benchmarks.papers.artefact import Scale
-from benchmarks.relational.candidate import Built, Candidate, make_step, unwrapped
-from benchmarks.relational.ours import configured
-from benchmarks.relational.parameters import make_parameters
+from benchmarks.papers.rows import by_name, failures
+from benchmarks.relational.candidate import Built, make_step, unwrapped
+from benchmarks.relational.experiment import Layers
 from benchmarks.relational.peers import candidates
-from benchmarks.relational.problem import Problem, load_problem
+from benchmarks.relational.problem import Problem
 from dacergnn.api import explain
-from dacergnn.bench.measure import Timing, clock_of, interleave
-from dacergnn.bench.process import OUT_OF_MEMORY, reason
+from dacergnn.bench.process import OUT_OF_MEMORY
+from dacergnn.bench.runner import times
 from dacergnn.cli.options import present
 from dacergnn.config import Config
 from dacergnn.profiling import OperatorProfile, profile
@@ -68,10 +68,14 @@ class Times:
         return None if own is None or self.library is None else self.library / own
 
 
-@cache
-def problem(name: str, hidden: int, seed: int) -> Problem:
-    """Returns a graph with random features; a synthetic graph where the real one is not on this machine."""
-    return load_problem(present(name), hidden, seed)
+def case(model: str, data: str, mode: str, scale: Scale, hidden: int = 64) -> Layers:
+    """Returns the ways to compute a layer on a graph, on a synthetic one where the real one is not on this machine."""
+    return Layers(model, present(data), mode, hidden, scale.seed, scale.device, scale.rates, _MEMORY)
+
+
+def problem(data: str, scale: Scale) -> Problem:
+    """Returns a graph with random features."""
+    return case("rgcn", data, "infer", scale).problem
 
 
 def layer_times(
@@ -83,51 +87,19 @@ def layer_times(
     Configurations that are out of memory have no time, nor have layers of libraries that fail; any other error of ours
     is raised.
     """
-    graph = problem(data, hidden, scale.seed).to(scale.device)
-    shared = make_parameters(model, graph, scale.seed)
-    train = mode == "train"
-    ways: list[Candidate] = [configured(model, n, replace(config, rates=scale.rates)) for n, config in configs.items()]
     peers = candidates(model, against, compiled=False) if against else []
-    needs = {f"{peer.library} {peer.name}": peer.memory(graph, train) for peer in peers}
-    failed = {name: f"{OUT_OF_MEMORY}, by an estimate of {n / 1e9:.0f} GB" for name, n in needs.items() if n > _MEMORY}
-    steps: dict[str, Any] = {}
-    for way in (*ways, *peers):
-        name = f"{way.library} {way.name}"
-        if name in failed:
-            continue
-        try:
-            step = make_step(way.build(graph, shared, unwrapped), graph, train)
-            step()
-        except Exception as error:
-            failed[name] = reason(error)
-            if way.library == "ours" and failed[name] != OUT_OF_MEMORY:
-                raise
-        else:
-            steps[name] = step
-    budget = scale.pick(1.5, 15.0)
-    timings = interleave(steps, scale.pick(9, 20), budget, clock=clock_of(graph.x.device))
-    return _times(model, data, mode, timings, failed)
-
-
-def _times(
-    model: str, data: str, mode: str, timings: Mapping[str, Timing], failed: Mapping[str, str]
-) -> Times:  # fmt: skip
-    own = {name.removeprefix("ours "): t.ms for name, t in timings.items() if name.startswith("ours ")}
-    libraries = {name: t.ms for name, t in timings.items() if not name.startswith("ours ")}
-    return Times(model, data, mode, own, libraries, {name.removeprefix("ours "): why for name, why in failed.items()})
-
-
-def reasons(failed: Mapping[str, str]) -> str:
-    """Returns a sentence on what has no time: reasons by what failed."""
-    return f"No time: {'; '.join(f'{name}: {reason}' for name, reason in failed.items())}."
+    ways = [*(Named("ours", name, config) for name, config in configs.items()), *(peer.named for peer in peers)]
+    rows = by_name(times(case(model, data, mode, scale, hidden), ways, scale.limits((mode,)))["rows"], OUT_OF_MEMORY)
+    timed = {name: row[f"{mode}_ms"] for name, row in rows.items() if row["status"] == "ok"}
+    own = {name: ms for name, ms in timed.items() if name in configs}
+    libraries = {name: ms for name, ms in timed.items() if name not in configs}
+    return Times(model, data, mode, own, libraries, failures(rows))
 
 
 def built(model: str, data: str, config: Config, scale: Scale, hidden: int = 64) -> Built:
     """Returns a compiled layer on a graph."""
-    graph = problem(data, hidden, scale.seed).to(scale.device)
-    return configured(model, "ours", replace(config, rates=scale.rates)).build(
-        graph, make_parameters(model, graph, scale.seed), unwrapped
-    )
+    own = case(model, data, "train", scale, hidden)
+    return own.find(Named("ours", "ours", config)).build(own.problem, own.shared, unwrapped)
 
 
 class _Called(nn.Module):

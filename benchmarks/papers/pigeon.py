@@ -18,7 +18,7 @@ def attention_work(scale: Scale) -> Found:
     rows: list[Row] = []
     summary: dict[str, float] = {}
     for name in hector.data(scale):
-        sizes = problem(name, WIDTH, scale.seed).sizes()
+        sizes = problem(name, scale).sizes()
         written = 2 * HEADS * WIDTH * WIDTH * sizes["E"] + HEADS * WIDTH * sizes["E"]
         once = 2 * HEADS * WIDTH * WIDTH * sizes["U"] + HEADS * WIDTH * sizes["E"]
         layer = built("hgt", name, CONFIGS["C+R"], scale)

@@ -9,7 +9,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from math import hypot
 from pathlib import Path
 from statistics import fmean
 
@@ -24,7 +23,7 @@ from dacergnn.json_lines import Row as TimeRow
 from dacergnn.json_lines import load
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
-from dacergnn.tuning.measure import Runnable, measure
+from dacergnn.tuning.measure import Runnable, Times, measure
 from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import scores
 from dacergnn.tuning.space import needs_build, random_plans
@@ -109,11 +108,8 @@ def ranking(scale: Scale) -> Found:
         steps = ready({n: Runnable(plan, results) for n, plan in enumerate(plans)}, graph)
         facts, found = GraphFacts.of(graph), list[Measured]()
         for n, times in measure(steps, scale.pick(REPEAT, 3 * REPEAT)).items():
-            parts = [part for part in times if part is not None]
-            program = describe(*plans[n].parts).on(facts, threads=scale.threads)
-            deviation = hypot(*(part.deviation for part in parts))
-            mean = sum(part.mean for part in parts)
-            found.append(Measured(program, mean, deviation, model, data, model, parts[0].runs, ""))
+            program, both = describe(*plans[n].parts).on(facts, threads=scale.threads), Times.together(times)
+            found.append(Measured(program, both.mean, both.deviation, model, data, model, both.runs, ""))
         one = scores(found, shipped().predict([sample.program for sample in found]))
         rows.append((model, len(found), one.pairs, 100 * one.ranked if one.pairs else None))
     shares = [float(row[3]) for row in rows if isinstance(row[3], float)]

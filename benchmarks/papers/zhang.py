@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean, mean
+from typing import Any
 
+from benchmarks.caching.graphs import BATCHES
+from benchmarks.caching.task import Task
+from benchmarks.named import Named
 from benchmarks.papers.artefact import Artefact, Cell, Found, Picture, Row, Scale
-from benchmarks.papers.layers import reasons
-from benchmarks.papers.zhang_networks import Measured, Needs, Network, Runs, measure, planned
+from benchmarks.papers.counted import REORGANIZED, counted
+from benchmarks.papers.rows import failures, mean_and_best, no_time, over
+from dacergnn.cli.options import present
 from dacergnn.config import Config
+from dacergnn.json_lines import Row as CandidateRow
 
-REORGANIZED = ("canonical_form", "propagation_postponing")
 FUSED = (*REORGANIZED, "gemm_scale_fusion", "gemm_epilogue_fusion", "traversal_fusion")
 CONFIGS: dict[str, Config] = {
     "as written": Config(passes=()),
@@ -35,34 +39,38 @@ MEMORY = (
 )
 
 
-def networks(scale: Scale) -> list[Network]:
+def task(model: str, data: str, network: str, hidden: int, **more: Any) -> Task:
+    """Returns a network of layers on a graph, of a synthetic one where the real one is not on this machine."""
+    graph = data if data in BATCHES else present(data)
+    return Task(model, graph, network, more.pop("features", 64), hidden, **more)
+
+
+def networks(scale: Scale) -> list[Task]:
     """Returns the networks of figure 7."""
     more = ("pubmed", "flickr~", "arxiv~")
     graphs = scale.graphs(("cora", "citeseer", "reddit~0.02"), ("cora", "citeseer", *more, "reddit~0.02"))
     clouds = scale.pick(("2 clouds",), ("32 clouds", "64 clouds"))
+    batches = [f"{name}, k={k}" for name in clouds for k in (20, 40)]
     return [
-        *(Network("gat", name, (128,), classes=True) for name in graphs),
-        *(Network("edgeconv", f"{name}, k={k}", (64, 64, 128, 256)) for name in clouds for k in (20, 40)),
-        *(
-            Network("monet", name, (16,), classes=True, gaussians=GAUSSIANS.get(name, REDDIT_GAUSSIANS))
-            for name in graphs
-        ),
+        *(task("gat", name, "network", 128) for name in graphs),
+        *(task("edgeconv", name, "network", 64, widths=(64, 64, 128, 256)) for name in batches),
+        *(task("monet", name, "network", 16, gaussians=GAUSSIANS.get(name, REDDIT_GAUSSIANS)) for name in graphs),
     ]
 
 
-def gat(data: str, by_edge: bool = False) -> Network:
+def gat(data: str, model: str = "gat") -> Task:
     """Returns the layer of GAT of figures 8 to 10."""
-    return Network("gat", data, (64,), features=64, heads=4, by_edge=by_edge)
+    return task(model, data, "layer", 64, heads=4)
 
 
-def edgeconv(scale: Scale) -> Network:
+def edgeconv(scale: Scale) -> Task:
     """Returns the layer of EdgeConv of figures 8 and 9."""
-    return Network("edgeconv", scale.pick("2 clouds, k=40", "64 clouds, k=40"), (64,), features=64)
+    return task("edgeconv", scale.pick("2 clouds, k=40", "64 clouds, k=40"), "layer", 64)
 
 
-def monet(data: str) -> Network:
+def monet(data: str) -> Task:
     """Returns the layer of MoNet of figures 9 and 10."""
-    return Network("monet", data, (16,), features=16, gaussians=REDDIT_GAUSSIANS)
+    return task("monet", data, "layer", 16, features=16, gaussians=REDDIT_GAUSSIANS)
 
 
 def large(scale: Scale) -> tuple[str, ...]:
@@ -70,35 +78,31 @@ def large(scale: Scale) -> tuple[str, ...]:
     return scale.graphs(("reddit~0.02",), ("flickr~", "arxiv~", "reddit~0.05"))
 
 
-@cache
-def trained(network: Network, scale: Scale) -> Runs:
-    """Returns training steps of a network, "ours" and those of "pyg" and "dgl"."""
-    return measure(network, {"ours": CONFIGS["ours"], "pyg": "pyg", "dgl": "dgl"}, True, scale)
+def trained(network: Task, scale: Scale) -> Mapping[str, CandidateRow]:
+    """Returns training steps of a network, "ours" and those of "pyg COO" and "dgl eager"."""
+    return counted(network, (*ours(("ours",)), Named("pyg", "COO"), Named("dgl", "eager")), "train", scale)
 
 
-@cache
-def ablated(network: Network, names: tuple[str, ...], train: bool, scale: Scale) -> Mapping[str, Measured]:
-    """Returns what was measured of a layer by configurations of `CONFIGS`."""
-    return measure(network, {name: CONFIGS[name] for name in names}, train, scale).found
+def ours(names: Iterable[str]) -> tuple[Named, ...]:
+    """Returns ways of ours by the names of `CONFIGS`."""
+    return tuple(Named("ours", name, CONFIGS[name]) for name in names)
 
 
 def redundancy(scale: Scale) -> Found:
     """Counts figure 1: operations that reorganization spares, and the share of intermediate data in the memory."""
     rows: list[Row] = []
     shares: dict[str, list[tuple[float, float]]] = {"gat": [], "edgeconv": []}
-    measured = {
-        network: trained(network, scale).found["ours"] for network in networks(scale) if network.model == "edgeconv"
-    }
-    for layer in (gat(name, by_edge=True) for name in ("pubmed", *large(scale))):
-        measured[layer] = ablated(layer, ("ours",), True, scale)["ours"]
-    for network, ours in measured.items():
-        needs, written = _needs(ours)
-        reorganized, _ = planned(ours.built, REORGANIZED)
-        redundant = 100 * (1 - reorganized.flops / written.flops)
-        before, after = (100 * n.between / n.memory for n in (written, needs))
-        shares[network.model].append((redundant, before))
-        rows.append((network.model, network.data, written.flops / 1e9, reorganized.flops / 1e9, redundant,
-                     written.memory / 1e6, before, needs.memory / 1e6, after))  # fmt: skip
+    measured = {network: trained(network, scale)["ours"] for network in networks(scale) if network.model == "edgeconv"}
+    for layer in (gat(name, "gat_by_edge") for name in ("pubmed", *large(scale))):
+        measured[layer] = counted(layer, ours(("ours",)), "train", scale)["ours"]
+    for network, row in measured.items():
+        model = _paper(network)
+        written, reorganized = (row[f"{name}_flops"] / 1e9 for name in ("written", "reorganized"))
+        redundant = 100 * (1 - reorganized / written)
+        before, after = (100 * row[f"{name}_between"] / row[f"{name}_memory"] for name in ("written", "ours"))
+        shares[model].append((redundant, before))
+        rows.append((model, network.data, written, reorganized, redundant,
+                     row["written_memory"] / 1e6, before, row["ours_memory"] / 1e6, after))  # fmt: skip
     columns = ("network", "graph", "GFLOP as written", "GFLOP reorganized", "redundant %", "MB as written",
                "intermediate data as written %", "MB compiled", "intermediate data compiled %")  # fmt: skip
     summary = {
@@ -120,12 +124,13 @@ def end_to_end(scale: Scale) -> Found:
     """Measures figure 7: training steps against those of PyG and DGL."""
     rows: list[Row] = []
     for network in networks(scale):
-        runs = trained(network, scale).found
-        ours, pyg, dgl = runs["ours"], runs.get("pyg"), runs.get("dgl")
-        needs, written = _needs(ours)
-        rows.append((network.model, network.data, ours.ms, _ms(pyg), _ms(dgl), _over(_ms(dgl), ours.ms),
-                     written.moved / needs.moved, ours.saved / 1e6, _saved(pyg), _saved(dgl),
-                     _over(_saved(dgl), ours.saved / 1e6), written.memory / needs.memory))  # fmt: skip
+        found = trained(network, scale)
+        own, *others = times = [row.get("train_ms") for row in found.values()]
+        kept, *saved = [row["saved_bytes"] / 1e6 if "saved_bytes" in row else None for row in found.values()]
+        needs = found["ours"]
+        moved, memory = (needs[f"written_{what}"] / needs[f"ours_{what}"] for what in ("moved", "memory"))
+        rows.append((network.model, network.data, *times, over(others[-1], own), moved,
+                     kept, *saved, over(saved[-1], kept), memory))  # fmt: skip
     columns = ("network", "graph", "ours ms", "PyG ms", "DGL ms", "DGL / ours", "bytes: as written / ours",
                "ours saves MB", "PyG saves MB", "DGL saves MB", "saved: DGL / ours",
                "memory: as written / ours")  # fmt: skip
@@ -133,7 +138,7 @@ def end_to_end(scale: Scale) -> Found:
     for model in ("gat", "edgeconv", "monet"):
         own = [row for row in rows if row[0] == model]
         for key, column in (("speedup", 5), ("io", 6), ("memory", 10)):
-            summary |= _mean_and_max(f"{model} {key}", [row[column] for row in own])
+            summary |= mean_and_best(f"{model} {key}", [row[column] for row in own], "max")
     notes = (
         "Ours has all passes and computes again what the paper does.",
         "Bytes that DGL moves cannot be counted here: those of our programs are compared with those before all passes.",
@@ -142,9 +147,9 @@ def end_to_end(scale: Scale) -> Found:
         REDDIT,
         MEMORY,
         *(
-            f"{network.model} on {network.data}: {reasons(trained(network, scale).failed)}"
+            f"{network.model} on {network.data}: {no_time(failed)}"
             for network in networks(scale)
-            if trained(network, scale).failed
+            if (failed := failures(trained(network, scale)))
         ),
     )
     return Found(columns, rows, Picture(("DGL / ours", columns[6], columns[10]), "gain", 2, reference=1.0),
@@ -153,7 +158,7 @@ def end_to_end(scale: Scale) -> Found:
 
 def reorganization(scale: Scale) -> Found:
     """Measures figure 8: a forward before and after reorganization."""
-    layers = [gat("pubmed", by_edge=True), edgeconv(scale)]
+    layers = [gat("pubmed", "gat_by_edge"), edgeconv(scale)]
     notes = (
         "GAT's scores are written as in its paper, with the features of both ends at each edge; the layers of PyG and "
         "DGL are reorganized by hand. Nothing is fused. Our statements read features of both ends where they are; the "
@@ -174,23 +179,23 @@ def fusion(scale: Scale) -> Found:
 
 
 def _compared(
-    layers: Sequence[Network], names: tuple[str, str], technique: str, scale: Scale, notes: tuple[str, ...]
+    layers: Sequence[Task], names: tuple[str, str], technique: str, scale: Scale, notes: tuple[str, ...]
 ) -> Found:
     """Returns forwards of layers by two configurations, and what the second gains."""
     rows: list[Row] = []
     before, after = names
     for layer in layers:
-        found = ablated(layer, names, False, scale)
-        times = [found[name].ms for name in names]
-        (first, _), (second, _) = (_needs(found[name]) for name in names)
-        rows.append((layer.model, layer.data, *times, times[0] / times[1],
-                     first.moved / 1e6, second.moved / 1e6, first.moved / second.moved,
-                     first.memory / 1e6, second.memory / 1e6, first.memory / second.memory))  # fmt: skip
+        found = counted(layer, ours(names), "infer", scale)
+        cells: list[Cell] = []
+        for field, unit in (("infer_ms", 1), ("ours_moved", 1e6), ("ours_memory", 1e6)):
+            first, second = (found[name][field] / unit for name in names)
+            cells += [first, second, first / second]
+        rows.append((_paper(layer), layer.data, *cells))
     columns = ("layer", "graph", f"{before} ms", f"{after} ms", "time gain", f"{before} moves MB",
                f"{after} moves MB", "bytes gain", f"{before} MB", f"{after} MB", "memory gain")  # fmt: skip
     summary: dict[str, float] = {}
     for key, column in (("latency", 4), ("io", 7), ("memory", 10)):
-        summary |= _mean_and_max(f"{technique} {key}", [row[column] for row in rows])
+        summary |= mean_and_best(f"{technique} {key}", [row[column] for row in rows], "max")
     gains = ("time gain", "bytes gain", "memory gain")
     return Found(columns, rows, Picture(gains, f"{before} / {after}", 2, reference=1.0), summary, notes)
 
@@ -204,14 +209,16 @@ def recomputation(scale: Scale) -> Found:
         memory: list[Cell] = []
         slower: list[float] = []
         for data in large(scale):
-            found = ablated(layer_on(data), names, True, scale)
-            runs = [found[name] for name in names]
-            needed = [_needs(run)[0].memory for run in runs]
-            rows.append((model, data, *(run.ms for run in runs), *(count / 1e6 for count in needed),
-                         *(run.saved / 1e6 for run in runs)))  # fmt: skip
+            layer = layer_on(data)
+            found = counted(layer, ours(names), "train", scale)
+            times, needed, saved = (
+                [found[name][field] / unit for name in names]
+                for field, unit in (("train_ms", 1), ("ours_memory", 1e6), ("saved_bytes", 1e6))
+            )
+            rows.append((model, layer.data, *times, *needed, *saved))
             memory.append(needed[1] / needed[2])
-            slower.append(runs[2].ms / runs[1].ms)
-        summary |= _mean_and_max(f"{model} recomputation memory", memory)
+            slower.append(times[2] / times[1])
+        summary |= mean_and_best(f"{model} recomputation memory", memory, "max")
         summary[f"{model} recomputation slowdown"] = 100 * (geometric_mean(slower) - 1)
     columns = ("layer", "graph", "no fusion ms", "fused ms", "recomputing ms", "no fusion MB", "fused MB",
                "recomputing MB", "no fusion saves MB", "fused saves MB", "recomputing saves MB")  # fmt: skip
@@ -224,28 +231,9 @@ def recomputation(scale: Scale) -> Found:
     return Found(columns, rows, Picture(columns[2:5], "ms", 2), summary, notes)
 
 
-def _needs(run: Measured) -> tuple[Needs, Needs]:
-    """Returns what the programs of a compiled network need, and what they would need before all passes."""
-    assert run.needs is not None and run.written is not None
-    return run.needs, run.written
-
-
-def _ms(run: Measured | None) -> float | None:
-    return None if run is None else run.ms
-
-
-def _saved(run: Measured | None) -> float | None:
-    return None if run is None else run.saved / 1e6
-
-
-def _over(value: float | None, ours: float) -> float | None:
-    return None if value is None else value / ours
-
-
-def _mean_and_max(key: str, cells: Sequence[Cell]) -> dict[str, float]:
-    """Returns the geometric mean and the largest of numbers, by the keys of the facts."""
-    values = [cell for cell in cells if isinstance(cell, float)]
-    return {f"{key} mean": geometric_mean(values), f"{key} max": max(values)} if values else {}
+def _paper(network: Task) -> str:
+    """Returns the name of a model in the paper."""
+    return network.model.partition("_")[0]
 
 
 ARTEFACTS = {

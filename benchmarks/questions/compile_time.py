@@ -25,11 +25,11 @@ def first_call(layer: str, data: str) -> float:
     """Returns the seconds that the first call takes more than the second."""
     import torch
 
-    from dacergnn import datasets, modules
+    from dacergnn import datasets
+    from dacergnn.cli.named_layers import native_layer
 
     graph = datasets.load(data).graph
-    second = graph.size("T") if layer == "HGT" else 64  # node types, or output channels
-    module = getattr(modules, layer)(64, second, graph.size("R"))
+    module = native_layer(layer.lower(), graph, 64, 1)
     x = torch.randn(graph.size("NS"), 64, requires_grad=True)
     seconds: list[float] = []
     for _ in range(2):

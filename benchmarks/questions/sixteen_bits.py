@@ -12,26 +12,18 @@ import click
 import torch
 from torch import Tensor, nn
 
-from dacergnn import HeteroGraph, datasets, modules
+from benchmarks.relational.settings import MODELS
+from dacergnn import HeteroGraph, datasets
 from dacergnn.bench.measure import interleave
 from dacergnn.bench.memory import peak_growth, return_freed
 from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, with_left_out
+from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names
 from dacergnn.runtime.pool import POOL
 from dacergnn.tables import Table
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDTH = 64
-
-
-def layers(graph: HeteroGraph) -> dict[str, nn.Module]:
-    """Makes one layer of each kind."""
-    relations = graph.size("R")
-    return {
-        "RGCN": modules.RGCN(WIDTH, WIDTH, relations),
-        "RGAT": modules.RGAT(WIDTH, WIDTH, relations),
-        "HGT": modules.HGT(WIDTH, graph.size("T"), relations),
-    }
 
 
 def calls(graph: HeteroGraph, layer: nn.Module, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
@@ -72,8 +64,8 @@ def main(data: tuple[str, ...], repeat: int) -> None:
     ratios: dict[torch.dtype, list[Ratio]] = {dtype: [] for dtype in TYPES[1:]}
     for name in data:
         graph = datasets.load(name).graph
-        for kind in layers(graph):
-            own = {dtype: layers(graph)[kind] for dtype in TYPES}
+        for kind in MODELS:
+            own = {dtype: native_layer(kind, graph, WIDTH, 1) for dtype in TYPES}
             made = {dtype: calls(graph, layer, dtype) for dtype, layer in own.items()}
             for mode in ("inference", "training"):
                 steps = {dtype: made[dtype][mode] for dtype in TYPES}
@@ -84,9 +76,9 @@ def main(data: tuple[str, ...], repeat: int) -> None:
                 for dtype, values in ratios.items():
                     values.append(Ratio(base.ms / found[dtype].ms, base.scatters or found[dtype].scatters))
                 shown = [marked(f"{values[-1].value:.2f}", values[-1].scatters) for values in ratios.values()]
-                table.add_row(name, kind, mode, marked(f"{base.ms:.1f}", base.scatters), *shown)
+                table.add_row(name, kind.upper(), mode, marked(f"{base.ms:.1f}", base.scatters), *shown)
             peaks = [peak(own[dtype], made[dtype]["training"], graph.size("NS"), dtype) for dtype in TYPES]
-            memory.add_row(name, kind, f"{peaks[0]:.0f}", *(f"{value / peaks[0]:.2f}" for value in peaks[1:]))
+            memory.add_row(name, kind.upper(), f"{peaks[0]:.0f}", *(f"{value / peaks[0]:.2f}" for value in peaks[1:]))
     steady = [Steady.of(values) for values in ratios.values()]
     means = (with_left_out("-" if s.mean is None else f"{s.mean:.2f}", s.left_out) for s in steady)
     table.add_row("geometric mean", "", "", "", *means)

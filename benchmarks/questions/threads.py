@@ -26,7 +26,8 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.standalone import Standalone
-from dacergnn import HeteroGraph, datasets, modules
+from dacergnn import HeteroGraph, datasets
+from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names, numbers
 from dacergnn.modules.graph_layer import GraphLayer
 from dacergnn.modules.variant import Variant
@@ -144,16 +145,6 @@ def operators(notes: list[Notes], threads: int) -> Iterator[Shares]:
         yield shares
 
 
-def layers(graph: HeteroGraph) -> dict[str, GraphLayer]:
-    """Makes one layer of each kind."""
-    relations = graph.size("R")
-    return {
-        "rgcn": modules.RGCN(WIDTH, WIDTH, relations),
-        "rgat": modules.RGAT(WIDTH, WIDTH, relations),
-        "hgt": modules.HGT(WIDTH, graph.size("T"), relations),
-    }
-
-
 def measured(variant: Variant, graph: HeteroGraph, threads: int, repeat: int) -> Iterator[tuple[str, Shares]]:
     """Measures the operators of forward and backward on random inputs."""
     compilation = variant.compilation
@@ -187,7 +178,8 @@ def main(data: tuple[str, ...], models: tuple[str, ...], threads: tuple[int, ...
         for name in data:
             graph = datasets.load(name).graph
             for model in models:
-                layer = layers(graph)[model]
+                layer = native_layer(model, graph, WIDTH, 1)
+                assert isinstance(layer, GraphLayer)
                 layer(torch.randn(graph.size("NS"), WIDTH, requires_grad=True), graph).sum().backward()
                 (program,) = layer.compiled_programs.values()
                 (variant,) = program.variants

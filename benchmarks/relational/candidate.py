@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.named import Named
 from benchmarks.relational.parameters import Parameters, Slot
 from benchmarks.relational.problem import IGNORED, Problem
+from dacergnn.config import Config
 
 Wrap = Callable[[Any], Any]
 """Turns a layer into the one that runs: the layer itself, or the layer through torch.compile or our own optimize."""
@@ -70,11 +72,13 @@ class Candidate:
     compiled: bool = False
     replayed: bool = False
     """Tells whether steps are replayed from a CUDA graph."""
+    config: Config | None = None
+    """What ours is compiled by."""
 
     @property
-    def named(self) -> tuple[str, str]:
-        """Returns the library and the name, by which other processes know a candidate."""
-        return self.library, self.name
+    def named(self) -> Named:
+        """Returns what other processes know a candidate by."""
+        return Named(self.library, self.name, self.config)
 
 
 def leaf(x: Tensor) -> Tensor:

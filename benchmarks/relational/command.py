@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 import sys
 import textwrap
-import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import click
-from rich.console import Console
 
 from benchmarks.relational.record import Line
 from benchmarks.relational.report import candidate_table, geomean_table, geometric_means, row_table
 from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
-from dacergnn.bench.environment import write_run
+from benchmarks.suite import duration, terminal, threads_option
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.rates import PRECISIONS
 from dacergnn.bench.scatter import NOTE, marked
-from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import Rates
 from dacergnn.plan import Plan
@@ -52,7 +50,7 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
 @click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case; "
               "builds, validation, --compiled and --memory come on top.")  # fmt: skip
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@threads_option
 @device_option
 @click.option("--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs.")
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
@@ -98,7 +96,7 @@ def relational(
         seed, budget, device=device, plan="" if plan is None else Plan.load(plan).to_json(), precision=dtype,
         architectures=None if arch is None else (arch,), rates=rates,
     )  # fmt: skip
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = terminal()
     if overhead and device != "cpu":
         raise click.UsageError("--overhead measures calls on the processor; leave --device out.")
     if overhead:
@@ -111,12 +109,16 @@ def relational(
         run = DeviceRun(path or Path(mkdtemp()) / "lines.jsonl", **options)
         sys.exit(max(map(run, all_settings)))
     click.echo(textwrap.fill(_announced(settings, widths), terminal_width()), err=True)
-    lines = _run(all_settings, console, everything)
+    from benchmarks.relational.runner import run
+
+    def on_case(lines: Sequence[Line]) -> None:
+        for line in lines if everything else ():
+            console.print(f"{candidate_table(line)}\n", markup=False, highlight=False, soft_wrap=True)
+
+    about = asdict(settings) | {"hidden": hidden}
+    lines = run(*all_settings, path=path, console=console, on_case=on_case, settings=about)
     click.echo(row_table(lines).text(wide=wide))
     click.echo(f"\n{geomean_table(geometric_means(lines))}")
-    if path is not None:
-        write_run(path, lines, settings=asdict(settings) | {"hidden": hidden})
-        console.print(f"Results written to {path}")
     own = [(line, c) for line in lines for c in line["candidates"] if c["library"] == "ours"]
     wrong = [(line, c) for line, c in own if c["status"] in ("wrong", "failed")]
     for line, c in wrong:
@@ -134,36 +136,12 @@ def _announced(settings: BenchSettings, widths: tuple[int, ...]) -> str:
     return (
         f"{cases} {'case' if cases == 1 else 'cases'}: {', '.join(settings.models)} on {', '.join(settings.data)}; "
         f"{', '.join(settings.modes)}. Timing takes at most {settings.budget_s:g} s each (--budget), "
-        f"{_duration(cases * settings.budget_s)} in all. On top come {', '.join(parts[:-1])} and {parts[-1]}."
+        f"{duration(cases * settings.budget_s)} in all. On top come {', '.join(parts[:-1])} and {parts[-1]}."
     )
 
 
 def _cases(settings: BenchSettings) -> int:
     return len(settings.models) * len(settings.data) * len(settings.modes)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def _run(all_settings: list[BenchSettings], console: Console, everything: bool) -> list[Line]:
-    from benchmarks.relational.runner import run
-
-    total, start = sum(map(_cases, all_settings)), time.monotonic()
-    with progress_bar(console) as bar:
-        task = bar.add_task("starting", total=total)
-
-        def on_case(line: Line) -> None:
-            bar.advance(task)
-            done, seconds = round(bar.tasks[0].completed), time.monotonic() - start
-            if not console.is_terminal:
-                left = f"; about {_duration(seconds / done * (total - done))} left" if done < total else ""
-                click.echo(f"{done} of {total} cases done after {_duration(seconds)}{left}", err=True)
-            if everything:
-                console.print(f"{candidate_table(line)}\n", markup=False, highlight=False, soft_wrap=True)
-
-        runs = (run(settings, progress=teller(bar, console), on_case=on_case) for settings in all_settings)
-        return [line for lines in runs for line in lines]
 
 
 def _overhead_table(settings: BenchSettings) -> Table:

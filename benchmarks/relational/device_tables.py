@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from benchmarks.relational.record import PEERS, Line, Summary, kind_of, merged, ms_of, width_of
-from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
+from benchmarks.relational.report import number_cell, ratio_cell, time_cell
+from dacergnn.bench.scatter import NOTE, Ratio, Steady, scatters
 from dacergnn.tables import Table
 
 LARGE = 1_000_000
@@ -49,14 +50,14 @@ def _times(cases: list[Summary]) -> Table:
     def cells(case: Summary) -> list[str]:
         own = case.own("O2")
         return [
-            _time(own) if ms_of(own) else (own or {}).get("status", case.line.get("status", "-")),
-            _time(case.own("O2", replayed=True)),
-            _time(case.own("hector")),
+            time_cell(own) if ms_of(own) else (own or {}).get("status", case.line.get("status", "-")),
+            time_cell(case.own("O2", replayed=True)),
+            time_cell(case.own("hector")),
             *(_named(case.peer(kind)) for kind in PEERS),
-            _ratio(case.ratio()),
-            _ratio(case.ratio(replayed=True)),
-            _number(case.line["bound_ms"]),
-            _ratio(case.share),
+            ratio_cell(case.ratio()),
+            ratio_cell(case.ratio(replayed=True)),
+            number_cell(case.line["bound_ms"]),
+            ratio_cell(case.share),
         ]
 
     return Table("", (*_CASE, *head), len(_CASE), rows=[[*_case(case), *cells(case)] for case in cases])
@@ -78,9 +79,9 @@ def _memory(cases: list[Summary], device: float | None) -> Table:
             return {True: "yes", False: "no", None: "-"}[own], f"{sum(known)} of {len(known)}" if known else "-"
 
         return [
-            _number(None if resident is None else resident / 1e6, 4),
-            *(_number((case.own(level) or {}).get("peak_mb"), 4) for level in ("O2", "hector")),
-            *(("-", "-") if lean is None else (f"{lean['library']} {lean['name']}", _number(lean["peak_mb"], 4))),
+            number_cell(None if resident is None else resident / 1e6, 4),
+            *(number_cell((case.own(level) or {}).get("peak_mb"), 4) for level in ("O2", "hector")),
+            *(("-", "-") if lean is None else (f"{lean['library']} {lean['name']}", number_cell(lean["peak_mb"], 4))),
             *fit(CARD),
             *fit(device),
         ]
@@ -118,7 +119,7 @@ def _means(cases: list[Summary]) -> Table:
                 _mean(group, lambda case: case.ratio()),
                 _mean(group, lambda case: case.ratio(replayed=True)),
                 _mean(group, lambda case: case.ratio(kinds=("pyg", "compiled", "dgl"))),
-                _number(HECTOR.get(names[:2]) if names[2:] == ("float32", "64") else None, 4),
+                number_cell(HECTOR.get(names[:2]) if names[2:] == ("float32", "64") else None, 4),
                 _mean(group, _over_hector),
                 _mean(large, lambda case: case.share),
             ]
@@ -140,16 +141,4 @@ def _case(case: Summary) -> list[str]:
 
 
 def _named(candidate: Line | None) -> str:
-    return "-" if candidate is None else f"{_time(candidate)} ({candidate['name']})"
-
-
-def _time(candidate: Line | None) -> str:
-    return "-" if candidate is None else marked(_number(candidate["ms"]), scatters(candidate))
-
-
-def _ratio(ratio: Ratio | None) -> str:
-    return "-" if ratio is None else marked(_number(ratio.value), ratio.scatters)
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    return "-" if value is None else f"{value:.{digits}g}"
+    return "-" if candidate is None else f"{time_cell(candidate)} ({candidate['name']})"

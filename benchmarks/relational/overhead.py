@@ -13,7 +13,7 @@ import torch
 from benchmarks.relational import ours
 from benchmarks.relational.candidate import unwrapped
 from benchmarks.relational.parameters import make_parameters
-from benchmarks.relational.trial import tiny_problem
+from benchmarks.relational.problem import tiny_problem
 from dacergnn.bench.measure import Timing, time_call
 from dacergnn.errors import DacergnnError
 from dacergnn.runtime.executable import Prepared

@@ -159,6 +159,14 @@ def make_problem(
     return Problem(name, src, dst, etype, tuple(ntype_sizes), pairs, x, labels)
 
 
+def tiny_problem(hidden: int) -> Problem:
+    """Returns a problem of two node types, three relations and ten edges; it loads all code without a real graph."""
+    src = torch.tensor([0, 1, 2, 3, 0, 4, 5, 4, 5, 5])
+    dst = torch.tensor([4, 5, 4, 5, 5, 0, 1, 2, 3, 3])
+    etype = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
+    return make_problem("tiny", src, dst, etype, [4, 2], 3, hidden)
+
+
 def load_problem(name: str, hidden: int = 64, seed: int = 0) -> Problem:
     """Loads a data set by name ("aifb", or "am~0.1" for a synthetic graph at a tenth of its size)."""
     from dacergnn import datasets

@@ -36,16 +36,19 @@ def geometric_means(lines: Sequence[Line]) -> Means:
             for key, both in groups.items()}  # fmt: skip
 
 
-def _number(value: float | None, digits: int = 3) -> str:
+def number_cell(value: float | None, digits: int = 3) -> str:
+    """Returns a number in a few digits."""
     return "-" if value is None else f"{value:.{digits}g}"
 
 
-def _time(candidate: Line | None) -> str:
-    return "-" if candidate is None else marked(_number(candidate["ms"]), scatters(candidate))
+def time_cell(candidate: Line | None) -> str:
+    """Returns the milliseconds of a candidate, with a mark if they scatter."""
+    return "-" if candidate is None else marked(number_cell(candidate["ms"]), scatters(candidate))
 
 
-def _ratio(ratio: Ratio | None) -> str:
-    return "-" if ratio is None else marked(_number(ratio.value), ratio.scatters)
+def ratio_cell(ratio: Ratio | None) -> str:
+    """Returns a ratio, with a mark if it scatters."""
+    return "-" if ratio is None else marked(number_cell(ratio.value), ratio.scatters)
 
 
 def row_table(lines: Sequence[Line]) -> Table:
@@ -70,12 +73,14 @@ def row_table(lines: Sequence[Line]) -> Table:
             own, (layer, scattering) = case.own(level) or {}, case.layer(level)
             cells = [
                 f"{line['model']} {line['hidden']}" if several else line["model"], line["data"], line["mode"],
-                level or "-", _time(own) if own.get("ms") else own.get("status", "not measured").partition(" ")[0],
-                marked(_number(layer), scattering), "-" if library is None else label_of(library), _time(library),
-                _ratio(case.ratio(level, kinds=LIBRARIES)), "-" if plain is None else plain["name"], _time(plain),
-                _ratio(case.ratio(level, kinds=("torch",))), _number(bound),
-                marked(_number(layer / bound if layer else None), scattering), _number(own.get("peak_mb")),
-                _number(min(peaks, default=None)), _number(own.get("max_error"), 2),
+                level or "-", time_cell(own) if own.get("ms") else own.get("status", "not measured").partition(" ")[0],
+                marked(number_cell(layer), scattering),
+                "-" if library is None else label_of(library), time_cell(library),
+                ratio_cell(case.ratio(level, kinds=LIBRARIES)),
+                "-" if plain is None else plain["name"], time_cell(plain),
+                ratio_cell(case.ratio(level, kinds=("torch",))), number_cell(bound),
+                marked(number_cell(layer / bound if layer else None), scattering), number_cell(own.get("peak_mb")),
+                number_cell(min(peaks, default=None)), number_cell(own.get("max_error"), 2),
             ]  # fmt: skip
             table.add_row(*cells)
             if any(cell.endswith(MARK) for cell in cells):
@@ -94,8 +99,8 @@ def candidate_table(line: Line) -> Table:
     table = Table(f"{line['model']} on {line['data']}, {line['mode']}", headings, words=("status",))
     ordered = sorted(line["candidates"], key=lambda c: math.inf if c["ms"] is None else c["ms"])
     for c in ordered:
-        error = _number(c["max_error"], 2) if c["function"] == "same" else "other function"
-        numbers = [_time(c), *(_number(c.get(key)) for key in ("p20_ms", "p80_ms", "peak_mb"))]
+        error = number_cell(c["max_error"], 2) if c["function"] == "same" else "other function"
+        numbers = [time_cell(c), *(number_cell(c.get(key)) for key in ("p20_ms", "p80_ms", "peak_mb"))]
         table.add_row(label_of(c), *numbers, error, f"{c['status']} {c['note']}".strip())
     if any(map(scatters, ordered)):
         table.add_note(NOTE)

@@ -43,10 +43,8 @@ class BenchSettings:
     seed: int = 0
     budget_s: float = 20.0
     """Time for the interleaved measurement of one case; what precedes and follows it is not counted."""
-    call_limit_s: float = 5.0
-    """A peer whose step takes longer is measured once."""
     trial_limit_s: float = 300.0
-    """Time for one candidate's process: start, graph, steps and, where it is compiled, compilation."""
+    """Time for each candidate of a process: start, graph, steps and, where it is compiled, compilation."""
     memory_limit: int = 16_000_000_000
     """A candidate estimated to need more bytes is not run."""
     device: str = "cpu"

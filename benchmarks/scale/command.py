@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from benchmarks.relational.settings import MODELS
 from benchmarks.scale.limits import WithinLimits
-from dacergnn.bench.environment import write_run
+from benchmarks.suite import Tell, json_option, run_cases, terminal, threads_option
 from dacergnn.bench.process import ask
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.bench.scatter import Ratio, marked, scatters
-from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.cli.options import data_option, names
 from dacergnn.config import Config
 from dacergnn.distributed import METHODS
@@ -34,15 +32,14 @@ LIMIT_S = 1800.0
 @click.option("--limits", default="4GB", callback=names, show_default=True, help="Config(memory=...), comma-separated.")
 @click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
 @click.option("--steps", default=3, show_default=True, type=click.IntRange(1), help="Measured steps of each limit.")
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@threads_option
 @click.option("--processes", default="", callback=names, help="Numbers of processes, comma-separated: measures "
               "full-graph training in these on this machine, instead of limits.")  # fmt: skip
 @click.option("--method", default="ranges", show_default=True, type=click.Choice(METHODS),
               help="Divides the nodes among processes.")  # fmt: skip
 @click.option("--rounds", default="", help="A size of memory for rows of nodes, as in 500MB: processes run layers "
               "piece by piece (DistributedGraph.run).")  # fmt: skip
-@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Append the results to this file, as JSON lines.")  # fmt: skip
+@json_option
 def scale(
     models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
     processes: tuple[str, ...], method: str, rounds: str, path: Path | None,
@@ -60,26 +57,21 @@ def scale(
         raise click.BadParameter("is for several processes; give --processes, too", param_hint="--rounds")
     for limit in (*limits, rounds or "1GB"):
         Config(memory=limit)  # raises an error for what is no size
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    rows: list[Row] = []
-    with progress_bar(console) as bar:
-        task = bar.add_task("starting", total=len(models) * len(data))
-        for model, graph in product(models, data):
-            request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
-            if processes:
-                rows += in_processes({**request, "method": method, "rounds": rounds}, processes)
-            else:
-                rows += within(request, ["", *limits], teller(bar, console))
-            bar.advance(task)
+
+    def measured(case: tuple[str, str], tell: Tell) -> list[Row]:
+        model, graph = case
+        request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
+        if processes:
+            return in_processes({**request, "method": method, "rounds": rounds}, processes)
+        return within(request, ["", *limits], tell)
+
+    rows = run_cases([*product(models, data)], measured, path=path, console=terminal())
     click.echo(_table_of_processes(rows) if processes else _table(rows))
-    if path is not None:
-        write_run(path, rows)
-        console.print(f"Results written to {path}")
     if any("error" in row or row.get("status", "ok") != "ok" for row in rows):
         sys.exit(1)
 
 
-def within(request: Row, names: list[str], tell: Callable[[str], None]) -> list[Row]:
+def within(request: Row, names: list[str], tell: Tell) -> list[Row]:
     """Returns a row for each limit, "" for none: times, peak and estimate, ranges, and the difference."""
     case = WithinLimits(request["model"], request["data"], request["hidden"])
     bounds = Limits(("train",), request["threads"], request["steps"], LIMIT_S, LIMIT_S, LIMIT_BYTES)

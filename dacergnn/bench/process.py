@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-from dacergnn.errors import MemoryLimitError
-
 OUT_OF_MEMORY = "out of memory"
 """Reason of a failure for want of memory."""
 _START = f"from {__name__} import serve; serve()"
@@ -94,6 +92,6 @@ def _answer() -> dict[str, Any]:
 def reason(error: Exception) -> str:
     """Returns an exception in one line, or `OUT_OF_MEMORY` where the exception says so."""
     short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    if isinstance(error, MemoryLimitError):
+    if isinstance(error, MemoryError) and str(error):
         return short  # it says what would be needed
     return OUT_OF_MEMORY if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short

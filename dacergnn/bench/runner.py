@@ -15,7 +15,6 @@ import torch
 from dacergnn.bench import memory
 from dacergnn.bench.measure import MODES, Clock, Timing, clock_of, interleave
 from dacergnn.bench.process import OUT_OF_MEMORY, ask, reason
-from dacergnn.errors import MemoryLimitError
 from dacergnn.json_lines import Row
 from dacergnn.runtime.pool import POOL
 
@@ -73,6 +72,10 @@ class Experiment(ABC, Generic[C]):
     def ready(self, candidate: C) -> Ready:
         """Makes a candidate ready to run."""
 
+    def weighs(self) -> str:
+        """Returns the mode whose peak of memory is measured."""
+        return "train"
+
     def like(self) -> Experiment[C]:
         """Returns an experiment of the same code, on a graph that no candidate of this one has seen."""
         return self
@@ -122,7 +125,7 @@ class Turns(Generic[C]):
                 else:
                     row["same_as"] = same
         except Exception as error:  # a candidate's failure is a result
-            lacks_memory = isinstance(error, MemoryLimitError) or reason(error) == OUT_OF_MEMORY
+            lacks_memory = isinstance(error, MemoryError) or reason(error) == OUT_OF_MEMORY
             row |= {"status": OUT_OF_MEMORY if lacks_memory else "failed", "note": reason(error)}
         self.rows[candidate] = row
         return row
@@ -171,15 +174,15 @@ def times(experiment: Experiment[C], candidates: Sequence[C], limits: Limits) ->
     return {"rows": turns.rows}
 
 
-def peak(experiment: Experiment[C], candidate: C, mode: str, device: str) -> dict[str, Any]:
+def peak(experiment: Experiment[C], candidate: C, device: str) -> dict[str, Any]:
     """Returns the most MB that two steps take beside what is in use before, with encodings of the graph.
 
     An earlier step, on another graph, has loaded and compiled all code.
     """
     memory.return_freed()
     with warnings.catch_warnings(action="ignore"):
-        experiment.like().ready(candidate).steps[mode]()
-        step = experiment.ready(candidate).steps[mode]
+        experiment.like().ready(candidate).steps[experiment.weighs()]()
+        step = experiment.ready(candidate).steps[experiment.weighs()]
         POOL.clear()
 
         def twice() -> None:
@@ -217,9 +220,9 @@ def measure(
     return rows
 
 
-def weigh(experiment: Experiment[C], candidate: C, limits: Limits, mode: str = "train") -> Row:
+def weigh(experiment: Experiment[C], candidate: C, limits: Limits) -> Row:
     """Returns the peak of a candidate in a process of its own; without one, a note says why."""
-    answer = _asked(peak, experiment, candidate, mode, limits.device, limits=limits)
+    answer = _asked(peak, experiment, candidate, limits.device, limits=limits)
     return answer if "peak_mb" in answer else {"peak_mb": None, "note": f"memory: {answer['error']}"}
 
 

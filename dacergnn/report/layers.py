@@ -63,7 +63,7 @@ def _build_report(variant: Variant, compiled: CompiledProgram, graph: HeteroGrap
         workspace_bytes=workspace,
         forward=program_cost(compilation.forward, sizes),
         backward=None if compilation.backward is None else program_cost(compilation.backward, sizes),
-        compiled=Estimate(_seconds(compilation, compiled, sizes), saved_bytes + workspace),
+        compiled=Estimate(_seconds(_costs(compilation, sizes), compiled), saved_bytes + workspace),
         as_written=_as_written(compiled, compilation.wrt, sizes) if largest else None,
         text=print_program(compilation.forward),
         questions=compilation.asked,
@@ -72,18 +72,33 @@ def _build_report(variant: Variant, compiled: CompiledProgram, graph: HeteroGrap
 
 def _as_written(compiled: CompiledProgram, wrt: list[str], sizes: Mapping[str, int]) -> Estimate:
     """Returns the estimate for a program before all passes, which saves all that its backward reads."""
-    config = replace(compiled.config, level="O0", passes=None, caching="cache_all", cache=(), recompute=(), plan=None)
+    costs, needed = planned(compiled, wrt, sizes, ())
+    return Estimate(_seconds(costs, compiled), needed)
+
+
+def planned(
+    compiled: CompiledProgram, wrt: list[str], sizes: Mapping[str, int], passes: tuple[str, ...]
+) -> tuple[list[Cost], int]:
+    """Returns what a program would need if other passes compiled it, and it saved all that its backward reads.
+
+    Nothing is built for it. These are the costs of forward and backward, and the bytes that are saved or between
+    operators.
+    """
+    config = replace(compiled.config, passes=passes, caching="cache_all", cache=(), recompute=(), plan=None)
     with building():
-        plain = compile_program(compiled.sdfg, wrt, config, compiled.index_type, compiled.profile)
-        parts = [lower(sdfg, plain.saved) for sdfg in (plain.forward, plain.backward) if sdfg is not None]
+        made = compile_program(compiled.sdfg, wrt, config, compiled.index_type, compiled.profile)
+        parts = [lower(sdfg, made.saved) for sdfg in made.parts]
     item = compiled.dtype.itemsize
-    saved = _bytes([b for b in parts[0].outputs if b.name in plain.saved], sizes, item)
+    saved = _bytes([b for b in parts[0].outputs if b.name in made.saved], sizes, item)
     between = max(plan_memory(part.intermediates, sizes, item).size for part in parts)
-    return Estimate(_seconds(plain, compiled, sizes), saved + between)
+    return _costs(made, sizes), saved + between
 
 
-def _seconds(compilation: Compilation, compiled: CompiledProgram, sizes: Mapping[str, int]) -> float:
-    costs = [program_cost(sdfg, sizes) for sdfg in (compilation.forward, compilation.backward) if sdfg is not None]
+def _costs(compilation: Compilation, sizes: Mapping[str, int]) -> list[Cost]:
+    return [program_cost(sdfg, sizes) for sdfg in compilation.parts]
+
+
+def _seconds(costs: list[Cost], compiled: CompiledProgram) -> float:
     return sum(cost.seconds(compiled.config.machine) for cost in costs)
 
 

@@ -21,6 +21,7 @@ from dacergnn.sdfg_passes import Compilation
 from dacergnn.tuning.collect import Collector, CollectSettings, MeasuredTimes
 from dacergnn.tuning.features import Described, describe
 from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.measure import Times
 from dacergnn.tuning.predictor import Array, Predictor
 from dacergnn.tuning.programs import RandomLayer
 from dacergnn.tuning.samples import Measured
@@ -141,10 +142,10 @@ class Kept:
     def add(self, seed: int, graph: str, facts: GraphFacts, times: MeasuredTimes, slowdown: float) -> None:
         """Makes samples of the times of a forward and its backward, which are one program."""
         for plan, parts in times.items():
-            own = [part for part in parts if part is not None]
-            program = self._plans[plan].on(facts, threads=self._threads)
-            mean, deviation = sum(part.mean for part in own), math.hypot(*(part.deviation for part in own))
-            self.samples.append(Measured(program, mean, deviation, str(seed), graph, self._family, own[0].runs, ""))
+            program, both = self._plans[plan].on(facts, threads=self._threads), Times.together(parts)
+            self.samples.append(
+                Measured(program, both.mean, both.deviation, str(seed), graph, self._family, both.runs, "")
+            )
 
 
 def probe(model: Predictor, threads: int, deadline: float, kept: Kept) -> Iterator[tuple[int, int]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import hypot, prod
 from statistics import fmean, median, pstdev
 
 import torch
@@ -36,6 +36,12 @@ class Times:
     mean: float
     deviation: float
     runs: int
+
+    @classmethod
+    def together(cls, parts: Iterable[Times | None]) -> Times:
+        """Returns the times of a forward and of its backward, if there is one, as those of one program."""
+        own = [part for part in parts if part is not None]
+        return cls(sum(part.mean for part in own), hypot(*(part.deviation for part in own)), own[0].runs)
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Times:
@@ -206,4 +212,4 @@ def seconds(steps: Mapping[int, TimedStep], repeat: int, budget: float = float("
         budget: Seconds for all runs (`measure`).
     """
     times = measure(steps, repeat, budget=budget)
-    return {n: sum(part.mean for part in parts if part is not None) for n, parts in times.items()}
+    return {n: Times.together(parts).mean for n, parts in times.items()}

@@ -11,21 +11,27 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.caching import facts
+from benchmarks.caching.task import Task
 from benchmarks.commands import main
-from benchmarks.papers import ablation, hector, layers, pigeon
+from benchmarks.named import Named
+from benchmarks.papers import ablation, counted, hector, layers, pigeon, zhang
 from benchmarks.papers.artefact import Found, Picture, Scale
 from benchmarks.papers.facts import Fact, paper_facts
 from benchmarks.papers.layers import CONFIGS, Times, layer_times
 from benchmarks.papers.papers import PAPERS, artefacts, chosen
 from benchmarks.papers.picture import draw
 from benchmarks.papers.report import facts_table, shown
+from benchmarks.papers.rows import by_name, failures, no_time
 from benchmarks.programs import HOMOGENEOUS
-from benchmarks.relational import ours
+from benchmarks.relational import experiment, ours
 from benchmarks.relational.candidate import Candidate
 from benchmarks.relational.settings import MODELS
 from dacergnn.bench.process import OUT_OF_MEMORY
+from dacergnn.bench.runner import times
 from dacergnn.config import LEVELS, PASSES, Config, Rates
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row
 from dacergnn.profiling import measure
 
 TINY = Scale(quick=True, data=("am~0.0005",))
@@ -33,7 +39,7 @@ TINY = Scale(quick=True, data=("am~0.0005",))
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    for kept in (hector.compared, hector.ablated, layers.problem):
+    for kept in (hector.compared, hector.ablated, experiment.kept):
         kept.cache_clear()
 
 
@@ -57,13 +63,13 @@ def test_figures_are_chosen_by_number() -> None:
         chosen("hector", (2,), ())
 
 
-def times(model: str, mode: str, data: str) -> Times:
+def speeds(model: str, mode: str, data: str) -> Times:
     slow = 2.0 if data == "mutag" else 1.0
     return Times(model, data, mode, {"unoptimized": 4.0, "O2": 2.0}, {"pyg x": 16.0 * slow, "dgl y": 8.0 * slow})
 
 
 def test_speedups_are_over_the_fastest_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hector, "layer_times", lambda model, data, mode, *_: times(model, mode, data))
+    monkeypatch.setattr(hector, "layer_times", lambda model, data, mode, *_: speeds(model, mode, data))
     scale = Scale(quick=True, data=("aifb", "mutag"))
     found = hector.against_libraries(scale)
     assert found.summary["rgat train mean"] == pytest.approx(4 * 2**0.5)
@@ -99,13 +105,14 @@ def test_only_want_of_memory_takes_the_time_of_ours(monkeypatch: pytest.MonkeyPa
         def build(*_: Any) -> Any:
             raise error
 
-        return replace(ours.configured("rgcn", "O2", CONFIGS["O2"]), build=build)
+        return replace(configured("rgcn", "O2", CONFIGS["O2"]), build=build)
 
-    monkeypatch.setattr(layers, "configured", lambda *_: failing(RuntimeError("can't allocate memory: 8 GB")))
+    configured = ours.configured
+    monkeypatch.setattr(ours, "configured", lambda *_: failing(RuntimeError("can't allocate memory: 8 GB")))
     found = layer_times("rgcn", "am~0.0005", "infer", TINY, {"O2": CONFIGS["O2"]}, hidden=8)
     assert (found.ours, found.failed) == ({}, {"O2": OUT_OF_MEMORY})
-    monkeypatch.setattr(layers, "configured", lambda *_: failing(RuntimeError("wrong shape")))
-    with pytest.raises(RuntimeError, match="wrong shape"):
+    monkeypatch.setattr(ours, "configured", lambda *_: failing(RuntimeError("wrong shape")))
+    with pytest.raises(DacergnnError, match="ours O2: failed RuntimeError: wrong shape"):
         layer_times("rgcn", "am~0.0005", "infer", TINY, {"O2": CONFIGS["O2"]}, hidden=8)
 
 
@@ -161,11 +168,13 @@ def test_operators_are_those_of_the_compiled_layer(monkeypatch: pytest.MonkeyPat
 def test_layers_are_compiled_by_the_rates_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[Rates | None] = []
 
-    def configured(model: str, name: str, config: Config) -> Candidate:
-        used.append(config.rates)
-        return ours.configured(model, name, config)
+    configured = ours.configured
 
-    monkeypatch.setattr(layers, "configured", configured)
+    def noted(model: str, name: str, config: Config) -> Candidate:
+        used.append(config.rates)
+        return configured(model, name, config)
+
+    monkeypatch.setattr(ours, "configured", noted)
     rates = Rates(4e13, 3e12, 6e12, 1e11)
     scale = replace(TINY, rates=rates)
     layer_times("rgcn", "am~0.0005", "infer", scale, {"O2": CONFIGS["O2"]}, hidden=8)
@@ -192,11 +201,38 @@ def test_equal_programs_have_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
     monkeypatch.setattr(ablation, "HIDDEN", 8)
     monkeypatch.setattr(ablation, "CONFIGURATIONS", {n: ablation.CONFIGURATIONS[n] for n in ("O2", "none", "hector")})
-    monkeypatch.setattr(ablation, "program_of", lambda layer: "same")
-    times = ablation._times("gcn", "am~0.0005", "train", TINY)  # pyright: ignore[reportPrivateUsage]
-    assert len({*times.values()}) == 1
+    monkeypatch.setattr(ablation, "measure", lambda *arguments: times(*arguments)["rows"])
+    monkeypatch.setattr(facts, "program_of", lambda layer: "same")
+    found = ablation._times("gcn", "am~0.0005", "train", TINY)  # pyright: ignore[reportPrivateUsage]
+    assert len({*found.values()}) == 1
     monkeypatch.undo()
     assert ablation._times("rgcn", "am~0.0005", "infer", TINY).keys() == ablation.CONFIGURATIONS.keys()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_what_programs_need_is_counted_beside_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that fails has no time, and its reason is told; an error of ours is raised."""
+    pytest.importorskip("torch_geometric")
+
+    def here(experiment: Any, ways: Any, limits: Any) -> dict[Named, Row]:
+        return times(experiment, ways, limits)["rows"]
+
+    monkeypatch.setattr(counted, "measure", here)
+    task = Task("gat_by_edge", "arxiv~0.0005", "layer", 8, 8, heads=2)
+    ways = (*zhang.ours(("as written", "ours")), Named("pyg", "COO"), Named("pyg", "none"))
+    found = counted.counted(task, ways, "train", TINY)
+    assert found["ours"]["written_flops"] > found["ours"]["reorganized_flops"] >= found["ours"]["ours_flops"] > 0
+    assert found["as written"]["ours_moved"] == found["as written"]["written_moved"] > found["ours"]["ours_moved"]
+    assert found["ours"]["ours_memory"] > found["ours"]["ours_between"] > 0
+    assert found["pyg COO"]["train_ms"] > 0
+    assert no_time(failures(found)) == (
+        "No time: pyg none: DacergnnError: PyG has no form 'none' of edges; there are COO, CSR, EdgeIndex."
+    )
+    with pytest.raises(DacergnnError, match="ours lost: failed DacergnnError: No format"):
+        by_name({Named("ours", "lost"): {"status": "failed", "note": "DacergnnError: No format"}})
+    full = {Named("ours", "full"): {"status": OUT_OF_MEMORY, "note": ""}}
+    assert [*by_name(full, OUT_OF_MEMORY)] == ["full"]
+    with pytest.raises(DacergnnError, match="ours full: out of memory"):
+        by_name(full)
 
 
 @pytest.mark.parametrize("kind", [{"lines": True}, {"stacked": True}, {"logarithmic": True, "reference": 1.0}])

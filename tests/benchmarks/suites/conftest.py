@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.relational.experiment import kept
 from benchmarks.relational.problem import Problem, make_problem
 from dacergnn.bench import scatter
 
@@ -56,6 +57,7 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         dst=dst.astype("int32"),
         etype=etype.astype("int16"),
     )
+    kept.cache_clear()
     monkeypatch.setenv("DACERGNN_DATA", str(tmp_path))
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path

@@ -18,11 +18,12 @@ from benchmarks.caching import CachingSettings, candidates, load, run
 from benchmarks.caching.analysis import choices, groups
 from benchmarks.caching.experiment import TaskExperiment
 from benchmarks.caching.report import tables
-from benchmarks.caching.scheme import Scheme, parse
+from benchmarks.caching.scheme import parse
 from benchmarks.caching.task import Limits, Task
 from benchmarks.commands import main
 from dacergnn.bench import runner
 from dacergnn.bench.runner import times
+from dacergnn.config import Config
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 
@@ -66,11 +67,10 @@ def test_cases_follow_the_papers() -> None:
 
 
 def test_a_scheme_is_read_from_text() -> None:
-    scheme = parse("mine=recompute_all+cache:a+cache:b+recompute:c")
-    assert scheme == Scheme("mine", "recompute_all", ("a", "b"), ("c",))
-    assert scheme.config.cache == ("a", "b")
-    assert parse("budget:2e6") == Scheme("budget:2e6", "budget:2e6")
-    assert parse("features", "gat").cache == ("features",)
+    wanted = Config(caching="recompute_all", cache=("a", "b"), recompute=("c",))
+    assert parse("mine=recompute_all+cache:a+cache:b+recompute:c") == ("mine", wanted)
+    assert parse("budget:2e6") == ("budget:2e6", Config(caching="budget:2e6"))
+    assert parse("features", "gat")[1].cache == ("features",)
     named = CachingSettings(models=("gat",), strategies=("named",)).candidates(Task("gat", "cora", "layer", 64, 8, 8))
     assert [c.name for c in named] == ["nothing", "features", "node attention", "edge weights"]
 
@@ -79,7 +79,7 @@ def test_candidates_are_all_combinations_and_the_peers() -> None:
     settings = CachingSettings(strategies=("papers", "auto"), formats=("auto", "csr"), against=("dgl",))
     found = settings.candidates(Task("gat", "cora", "layer", 64, 8, 8))
     assert [c.name for c in found] == ["papers", "papers, csr", "auto", "auto, csr", "eager"]
-    assert {c.scheme.config.adjacency for c in found if c.scheme} == {"auto", "csr"}
+    assert {c.config.adjacency for c in found if c.config} == {"auto", "csr"}
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,16 @@ def test_layers_of_the_libraries_agree(in_process: list[Asked], model: str) -> N
     assert errors["cache_all"] is not None
 
 
+def test_pyg_takes_sparse_features_where_ours_does(in_process: list[Asked]) -> None:
+    settings = CachingSettings(models=("gcn",), against=("pyg",), strategies=("cache_all",))
+    assert "COO sparse" not in [c.name for c in settings.candidates(Task("gcn", "cora", "network", 8, 4))]
+    task = Task("gcn", "arxiv~0.0005", "sparse", 8, 4)
+    wanted = settings.candidates(task)
+    assert [c.name for c in wanted] == ["cache_all", "COO", "CSR", "EdgeIndex", "COO sparse"]
+    rows = times(TaskExperiment(task, LIMITS), wanted, LIMITS)["rows"]
+    assert all(row["status"] == "ok" and row["max_error"] < 1e-4 for row in rows.values()), rows
+
+
 @pytest.mark.interpreted
 def test_compiled_layers_are_measured_each_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
@@ -293,7 +303,7 @@ def test_the_command_lists_measures_and_reports(in_process: list[Asked], tmp_pat
     assert all({"load_before", "load_after"} <= row.keys() for row in measured)
     told = result.stderr.splitlines()
     assert told[0] == "0 of 1 done; gcn on arxiv~0.0005, layer, 8, with input gradient: times"
-    assert len(told) == asked  # a line for each process, since there is no terminal
+    assert len(told) == asked + 2  # a line for each process, for the task and for the file
     assert len(in_process) == asked
 
 

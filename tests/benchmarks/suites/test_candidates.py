@@ -102,6 +102,7 @@ def test_memory_estimates_grow_with_training(problem: Problem) -> None:
     assert fast.memory(problem, False) == problem.num_edges * 16 * 16 * 4
     for estimate in (fast.memory, edge_memory, hetero_memory):
         assert estimate(problem, True) > estimate(problem, False)
+    assert ours.candidate("rgcn").memory(problem, True) == 0
 
 
 def test_compiled_candidates_wrap_the_layer(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,19 +11,19 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks.caching import candidates, records, scheme
+from benchmarks.caching import candidates, records
 from benchmarks.caching.experiment import TaskExperiment
-from benchmarks.caching.task import CachingCandidate, Limits, Task
+from benchmarks.caching.task import Limits, Task
 from benchmarks.caching.workload import Workload
+from benchmarks.named import Named
 from benchmarks.papers.command import papers
-from benchmarks.relational import plain_torch, runner
-from benchmarks.relational.candidate import Candidate
+from benchmarks.relational import runner
 from benchmarks.relational.command import relational
 from benchmarks.relational.problem import Problem
 from dacergnn.bench import memory
 from dacergnn.bench import runner as measures
 from dacergnn.bench.measure import ON_DEVICE, ON_PROCESSOR
-from dacergnn.config import Rates
+from dacergnn.config import Config, Rates
 
 RATES = Rates(4e13, 3e12, 6e12, 1e11)
 COMMANDS = {
@@ -34,7 +34,6 @@ COMMANDS = {
     "dacergnn.cli.bench:bench": (),
     "benchmarks.caching.command:caching": (),
     "benchmarks.papers.command:papers": ("ablation",),
-    "benchmarks.questions.large_graphs:main": ("rgcn", "aifb"),
 }
 
 
@@ -67,10 +66,6 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return places
 
 
-def stand_in(model: str, level: str = "O2", plan: str = "") -> Candidate:
-    return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
-
-
 def test_overhead_is_of_the_processor(moved: list[str]) -> None:
     refused = CliRunner().invoke(relational, ["--overhead", "--device", "cuda"])
     assert "--overhead measures calls on the processor; leave --device out." in refused.output
@@ -95,7 +90,7 @@ def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) ->
     used: list[Rates | None] = []
     weighed: list[str] = []
     limits = Limits(("infer",), torch.get_num_threads(), repeat=1, budget_s=0.01, device="cuda", rates=RATES)
-    ours = CachingCandidate("ours", "cache_all", scheme.parse("cache_all"))
+    ours = Named("ours", "cache_all", Config())
     task = Task("gcn", "arxiv~0.0005", "layer", 8, 8)
     monkeypatch.setattr(candidates, "optimize", lambda net, *_, config, **__: used.append(config.rates) or net)
     monkeypatch.setattr(memory, "peak_growth", lambda call, device: weighed.append(device.type) or (1, ""))
@@ -104,7 +99,7 @@ def test_the_caching_suite(moved: list[str], monkeypatch: pytest.MonkeyPatch) ->
     row = measures.times(TaskExperiment(task, limits), [ours], limits)["rows"][ours]
     assert row["status"] == "ok", row
     assert "infer_ms" in row
-    measures.peak(TaskExperiment(task, limits), ours, "infer", "cuda")
+    measures.peak(TaskExperiment(task, limits), ours, "cuda")
     assert moved == ["Workload to cuda"] * 2
     assert set(used) == {RATES}
     assert weighed == ["cuda"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,22 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks.relational import case, ours, overhead, plain_torch, runner, trial
+from benchmarks.named import Named
+from benchmarks.relational import experiment, ours, overhead, plain_torch, runner
 from benchmarks.relational.candidate import Built, Candidate, make_layer_step, make_step, unwrapped
 from benchmarks.relational.command import relational
+from benchmarks.relational.experiment import Layers
 from benchmarks.relational.parameters import make_parameters
-from benchmarks.relational.problem import Problem
+from benchmarks.relational.problem import Problem, tiny_problem
 from benchmarks.relational.record import Summary
 from benchmarks.relational.reference import compute_reference, max_error
 from benchmarks.relational.report import geometric_means
 from benchmarks.relational.runner import run
 from benchmarks.relational.settings import BenchSettings
-from benchmarks.relational.trial import Named, Trial, cached_times, tiny_problem
+from dacergnn.bench import runner as bench
 from dacergnn.bench.environment import write_run
-from dacergnn.bench.runner import Limits, weigh
-from dacergnn.config import Rates
+from dacergnn.bench.runner import Limits, times, weigh
+from dacergnn.config import Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
 
@@ -33,29 +36,36 @@ KEYS = {
 }
 
 
-def stand_in(model: str, level: str = "O2", plan: str = "") -> Candidate:
+SMALL = BenchSettings(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+
+
+def stand_in(model: str, name: str, config: Config) -> Candidate:
     """A plain layer in place of the compiled one."""
-    return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
+    return replace(plain_torch.candidates(model)[-1], name=name, library="ours", config=config)
 
 
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Stands in for our layer and for worker processes; lists what was asked of them."""
+    """Stands in for our layer, and answers in place of worker processes; lists what was asked of them."""
     asked: list[str] = []
 
-    def weigh(trial: Trial, candidate: Named, limits: Limits, mode: str) -> dict[str, Any]:
-        asked.append("memory")
-        return {"peak_mb": 7.0 if candidate[0] == "ours" else 8.0 + len(candidate[1])}
+    def answer(function: str, *arguments: Any, limit_s: float, **_: Any) -> dict[str, Any]:
+        case, candidates, *_ = pickle.loads(pickle.dumps(arguments))
+        if function.endswith("peak"):
+            asked.append("memory")
+            return {"peak_mb": 7.0 if candidates.library == "ours" else 8.0 + len(candidates.name)}
+        if not candidates[-1].compiled:
+            asked.append("times")
+            return times(*arguments)
+        asked.append("compiled")
+        if "Hetero" in candidates[-1].name:
+            return {"error": f"not done after {limit_s:.0f} s"}
+        return {"rows": {name: {"status": "ok", "note": "", f"{case.mode}_ms": 2.0 + n, f"{case.mode}_samples": 9}
+                         for n, name in enumerate(candidates)}}  # fmt: skip
 
-    def times(trial: Trial, candidate: Named, limits: Limits) -> dict[str, Any]:
-        asked.append("times")
-        late = {"error": f"not done after {limits.trial_limit_s:.0f} s"}
-        return late if "Hetero" in candidate[1] else {"ms": 1e6, "eager_ms": 1.0}
-
-    monkeypatch.setattr(ours, "candidate", stand_in)
+    monkeypatch.setattr(ours, "configured", stand_in)
     monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(150e9, 25e9, 40e9, 5e8))
-    monkeypatch.setattr(case, "weigh", weigh)
-    monkeypatch.setattr(case, "cached_times", times)
+    monkeypatch.setattr(bench, "ask", answer)
     return asked
 
 
@@ -63,8 +73,10 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[s
     pytest.importorskip("torch_geometric")
     told: list[str] = []
     lines = run(
-        models=("rgcn",), data=("aifb",), against=("pyg", "torch"), hidden=16, repeat=3, budget_s=1.0,
-        progress=told.append,
+        BenchSettings(
+            models=("rgcn",), data=("aifb",), against=("pyg", "torch"), hidden=16, repeat=3, budget_s=1.0
+        ),
+        tell=told.append,
     )  # fmt: skip
     assert [line["mode"] for line in lines] == ["infer", "train"]
     for line in lines:
@@ -77,9 +89,12 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[s
         assert (peaks["O2"], peaks["RGCNConv"]) == (7.0, 8.0 + len("RGCNConv"))
         notes = {c["name"]: c["note"] for c in line["candidates"]}
         assert {"edges", "pairs", "sources", "destinations", "O2", "FastRGCNConv"} <= set(notes)
-        compiled = {notes[name] for name in notes if name.endswith("compiled")}
+        compiled = {c["name"]: c for c in line["candidates"] if c["compiled"]}
         assert compiled
-        assert compiled <= {"measured apart", f"not done after {BenchSettings.trial_limit_s:.0f} s"}
+        assert {c["note"] for c in compiled.values()} <= {"measured apart", "not done after 300 s"}
+        times = {c["name"]: c["ms"] for c in line["candidates"]}
+        for name in (name for name, row in compiled.items() if row["ms"] is not None):
+            assert times[name] == pytest.approx(1.5 * times[name.removesuffix(" compiled")])  # 3 ms beside 2 ms, scaled
     path = data_folder / "out.json"
     write_run(path, lines)
     about, *again = load(path)
@@ -88,8 +103,8 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[s
     found = Summary(lines[1]).ratio(kinds=("torch",))
     assert found is not None
     assert plain.mean == pytest.approx(found.value)
-    assert any("validating pyg RGCNConv" in line for line in told)
-    assert set(without_compiler) == {"memory", "times"}
+    assert "rgcn on aifb, train: memory of pyg RGCNConv" in told
+    assert set(without_compiler) == {"memory", "times", "compiled"}
 
 
 def test_a_step_without_its_loss() -> None:
@@ -105,7 +120,7 @@ def test_a_step_without_its_loss() -> None:
 def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     options: dict[str, Any] = {"models": ("rgcn",), "data": ("aifb",), "modes": ("infer",), "against": ("pyg", "torch")}
-    (line,) = run(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3)
+    (line,) = run(BenchSettings(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3))
     libraries = {c["name"] for c in line["candidates"] if c["library"] == "pyg"}
     assert libraries == {"FastRGCNConv"}
     assert Summary(line).peer("torch") is not None
@@ -114,9 +129,9 @@ def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: lis
 def test_results_are_not_compared_with_what_takes_too_much_memory(
     data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(case, "reference_memory", lambda function, problem: 1 << 50)
-    monkeypatch.setattr(case, "compute_reference", lambda *_: pytest.fail("it is computed all the same"))
-    (line,) = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+    monkeypatch.setattr(experiment, "reference_memory", lambda function, problem: 1 << 50)
+    monkeypatch.setattr(experiment, "compute_reference", lambda *_: pytest.fail("it is computed all the same"))
+    (line,) = run(SMALL)
     own = line["candidates"][0]
     assert own["max_error"] is None
     assert own["ms"] > 0
@@ -136,8 +151,12 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     odd = replace(wrong, function="rgcn", build=lambda p, shared, wrap: edges.build(
         p, {name: value * 2 for name, value in shared.items()}, wrap))  # fmt: skip
     monkeypatch.setattr(plain_torch, "candidates", lambda model: [edges, broken, large, odd])
-    monkeypatch.setattr(ours, "candidate", lambda model, level, plan: replace(broken, library="ours", name=level))
-    (line,) = run(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
+    monkeypatch.setattr(
+        ours, "configured", lambda _, name, config: replace(broken, library="ours", name=name, config=config)
+    )
+    (line,) = run(SMALL)
+    notes = {c["name"]: c["note"] for c in line["candidates"]}
+    assert notes["large"] == "MemoryError: estimated at 9895.6 GB"
     found = {c["name"]: c["status"] for c in line["candidates"]}
     assert found == {"O2": "failed", "edges": "ok", "broken": "failed", "large": "out of memory",
                      "wrong": "wrong"}  # fmt: skip
@@ -162,26 +181,16 @@ def test_geometric_means_by_model_mode_and_level() -> None:
     assert means["hgt", "train@other"][0].mean == pytest.approx(10.0)
 
 
-def test_processes_weigh_and_time_a_candidate(data_folder: Path) -> None:
-    trial, limits = Trial("rgcn", "aifb", "train", hidden=16), Limits(trial_limit_s=60.0)
-    assert 0.0 <= weigh(trial, ("torch", "sources"), limits)["peak_mb"] < 50.0
-    timed = cached_times(trial, ("torch", "sources"), limits)
-    assert timed["ms"] > 0
-    assert timed["eager_ms"] > 0
-    assert cached_times(trial, ("torch", "sources"), limits) == timed
-    lost = weigh(replace(trial, data="no_such_graph"), ("torch", "sources"), limits)
+def test_a_process_weighs_a_candidate(data_folder: Path) -> None:
+    """In the mode of the case."""
+    case, limits = Layers("rgcn", "aifb", "infer", hidden=16), Limits(trial_limit_s=60.0)
+    name = Named("torch", "sources")
+    assert 0.0 <= weigh(case, name, limits)["peak_mb"] < 50.0
+    assert case.weighs() == "infer"
+    assert replace(case, mode="train").weighs() == "train"
+    lost = weigh(replace(case, data="no_such_graph"), name, limits)
     assert lost["peak_mb"] is None
     assert "no_such_graph" in lost["note"]
-
-
-def test_a_damaged_verdict_is_measured_again(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([{"ms": 1.0}, {"ms": 2.0}])
-    monkeypatch.setattr(trial, "ask", lambda *_, **limits: next(answers))
-    request = Trial("rgcn", "aifb", "train"), ("torch", "sources"), Limits()
-    assert cached_times(*request) == cached_times(*request) == {"ms": 1.0}
-    (stored,) = (data_folder / "cache").iterdir()
-    stored.write_text("{")
-    assert cached_times(*request) == {"ms": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +216,7 @@ def test_command_prints_tables_and_writes_json(data_folder: Path, without_compil
     assert "rgat on aifb, train" in result.output
     told = " ".join(result.stderr.split())
     assert told.startswith("1 case: rgat on aifb; train. Timing takes at most 1 s each (--budget), 1 s in all. On top ")
-    assert "rgat on aifb, train: building and validating torch edges" in told
+    assert "rgat on aifb, train: memory of ours O2" in told
     assert "1 of 1 cases done after" in told
     assert "Geometric means" in result.output
     assert load(path)[1]["model"] == "rgat"
@@ -264,7 +273,7 @@ def test_widths_are_positive_numbers(wrong: str) -> None:
 def test_command_fails_when_ours_fails(
     data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "candidate", lambda *_: replace(stand_in("rgat"), model="rgcn"))
+    monkeypatch.setattr(ours, "configured", lambda _, *own: stand_in("rgat", *own))
     options = "--models rgcn --data aifb --mode infer --against torch --hidden 16 --repeat 3 --no-memory"
     result = CliRunner().invoke(relational, options.split())
     assert result.exit_code == 1
@@ -274,7 +283,7 @@ def test_command_fails_when_ours_fails(
 def test_overhead_is_the_call_less_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = (lambda: sum(range(300)), lambda: None)
     monkeypatch.setattr(overhead, "kernel_calls", lambda layer: calls)
-    monkeypatch.setattr(ours, "candidate", stand_in)
+    monkeypatch.setattr(ours, "configured", stand_in)
     cost = overhead.measure_overhead("rgcn", hidden=16, repeat=50)
     assert cost.call_us > cost.kernels_us > 0
     assert cost.overhead_us == pytest.approx(cost.call_us - cost.kernels_us)

@@ -1,0 +1,89 @@
+"""Runs the cases of a suite one after the other: a bar, rows in a file as cases end, the load of the machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from dacergnn.bench.environment import about as about_run
+from dacergnn.bench.environment import load
+from dacergnn.cli.bars import progress_bar, teller
+from dacergnn.json_lines import Row, Writer
+
+C = TypeVar("C")
+Tell = Callable[[str], None]
+"""Shows a line that says what is being done."""
+threads_option = click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+json_option = click.option(
+    "--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Append the results to this file, as JSON lines.",
+)  # fmt: skip
+
+
+def silent(_: object) -> None:
+    """Takes what nobody asks for."""
+
+
+def terminal() -> Console:
+    """Returns where commands print."""
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
+def run_cases(
+    cases: Sequence[C],
+    measured: Callable[[C, Tell], Sequence[Row]],
+    *,
+    path: Path | None = None,
+    console: Console | None = None,
+    tell: Tell = silent,
+    on_case: Callable[[Sequence[Row]], None] = silent,
+    **about: Any,
+) -> list[Row]:
+    """Measures case after case, and returns the rows of all, each with the load of the system before and after.
+
+    Args:
+        path: Rows are appended to this file as soon as a case is done, after a record of what they depend on.
+        console: Shows a bar, or lines where it is no terminal.
+        tell: Takes the lines where there is no console.
+        on_case: Called with the rows of every case as soon as they are there.
+        about: Further fields of the first record.
+    """
+    rows: list[Row] = []
+    writer = Writer(path) if path is not None and cases else None
+    if writer is not None:
+        writer.write([about_run(**about)])
+    start, done = time.monotonic(), silent
+    with ExitStack() as stack:
+        if console is not None:
+            bar = stack.enter_context(progress_bar(console))
+            done = partial(bar.advance, bar.add_task("starting", total=len(cases)))
+            tell = teller(bar, console)
+        for number, case in enumerate(cases, start=1):
+            before = load()
+            found = measured(case, tell)
+            own = [{**row, "load_before": before, "load_after": load()} for row in found]
+            rows += own
+            if writer is not None:
+                writer.write(own)
+            done(1)
+            if console is not None and not console.is_terminal:
+                seconds, left = time.monotonic() - start, len(cases) - number
+                more = f"; about {duration(seconds / number * left)} left" if left else ""
+                click.echo(f"{number} of {len(cases)} cases done after {duration(seconds)}{more}", err=True)
+            on_case(own)
+    if writer is not None and console is not None:
+        click.echo(f"Results written to {path}", err=True)
+    return rows
+
+
+def duration(seconds: float) -> str:
+    """Returns seconds as text, in minutes where they are many."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
