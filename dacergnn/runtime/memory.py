@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from dacergnn.runtime.lower import Buffer
@@ -113,12 +114,9 @@ def lined_up(memory: Sequence[Shared], sizes: Mapping[str, int]) -> tuple[list[t
     Args:
         sizes: Number of rows by row space.
     """
-    offsets: list[tuple[int, int]] = []
-    end = 0
-    for positions, space, width in memory:
-        offsets += [(position, end) for position in positions]
-        end += -(-sizes[space] * width // ALIGNMENT) * ALIGNMENT
-    return offsets, end
+    starts = [*accumulate([aligned(sizes[space] * width) for _, space, width in memory], initial=0)]
+    pairs = zip(memory, starts, strict=False)
+    return [(position, start) for own, start in pairs for position in own.positions], starts[-1]
 
 
 def hosted(buffers: Sequence[Buffer], results: Sequence[Buffer]) -> dict[str, str]:
