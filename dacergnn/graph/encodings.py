@@ -146,11 +146,11 @@ class Encodings:
             if reads_pairs(wanted):
                 self.counts  # builds the starts of pairs  # noqa: B018
             steps = steps_of(wanted, frozenset(self._built), self.size("R") > 1, self.edges.src_type is not None)
+            if not steps.made and not steps.shared:
+                return
             for name in steps.inputs:
                 if name.endswith("_ntype") and name in wanted:
                     self._built[name] = self._given(name)
-            if not steps.made and not steps.shared:
-                return
             with lasting():
                 counts = [self.size(space) + longer for _, space, longer in steps.made]
                 sizes = [self.size(space) for space in steps.spaces]
