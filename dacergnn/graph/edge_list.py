@@ -50,6 +50,8 @@ class EdgeList(NamedTuple):
     node_type_names: Sequence[str]
     in_order: bool
     """Tells whether the edges are known to be in the canonical order (etype, dst)."""
+    single_typed: bool = False
+    """Tells whether the edges of every type are known to join sources of one type with destinations of one type."""
 
 
 def make_edge_list(

@@ -22,7 +22,6 @@ from dacergnn.graph.spaces import GRAPH_SPACES, PARTS, encoding_name, kind, pars
 from dacergnn.graph.vectors import Vectors
 from dacergnn.scratch import zeros_in_file
 
-_VECTORS = {"idx_E_src": "src", "idx_E_dst": "dst", "idx_E_etype": "edge_type"}
 _FEW = 1 << 12
 _MANY = 1 << 22
 
@@ -37,7 +36,8 @@ class Encodings:
         self._sizes = row_counts(edges)
         self._dtype = edges.src.dtype
         self._device = edges.src.device
-        self._built = Vectors()
+        types = {"idx_E_etype": edges.edge_type} if edges.num_edge_types > 1 else {}
+        self._built = Vectors({"idx_E_src": edges.src, "idx_E_dst": edges.dst, **types})
         self._lock = threading.RLock()
         self._addressed: set[str] = set()  # those of `COUNTED` whose addresses somebody may have
         self._parts: dict[str, Encodings] = {}
@@ -129,8 +129,6 @@ class Encodings:
     def get(self, name: str) -> Tensor:
         """Returns the encoding `name`, 1-D and contiguous; raises EncodingError if there is no such name."""
         encoding = self._built.get(name)
-        if encoding is None and name in _VECTORS and (name != "idx_E_etype" or self.size("R") > 1):
-            encoding = getattr(self.edges, _VECTORS[name])  # the edges hold it already
         if encoding is not None:
             return encoding
         self.make((name,))
@@ -150,6 +148,9 @@ class Encodings:
             steps = steps_of(wanted, frozenset(self._built), self.size("R") > 1, self.edges.src_type is not None)
             if not steps.made and not steps.shared:
                 return
+            for name in steps.inputs:
+                if name.endswith("_ntype") and name in wanted:
+                    self._built[name] = self._given(name)
             with lasting():
                 counts = [self.size(space) + longer for _, space, longer in steps.made]
                 sizes = [self.size(space) for space in steps.spaces]
@@ -282,7 +283,9 @@ class Encodings:
 
     def single_typed(self) -> bool:
         """Tells whether the edges of every type join one source node type with one destination node type."""
-        return self.size("T") == 1 or all(first_mixed == self.size("R") for first_mixed in self.counts.mixed.values())
+        if self.edges.single_typed or self.size("T") == 1:
+            return True
+        return all(first_mixed == self.size("R") for first_mixed in self.counts.mixed.values())
 
     def _joined_types(self, types: Tensor) -> Tensor:
         """Returns [R] the end point's type for the first edge of each type; 0 for a type without edges."""

@@ -117,6 +117,7 @@ def canonical_parts(
     ordered = EdgeList(
         src, dst, types if num_types > 1 else all_zero(src), num_src, num_dst, num_types, node_types,
         node_types[:num_dst], len(counts), False, edge_type_names, node_type_names, in_order=True,
+        single_typed=len({p.number for p in parts}) == len({(p.number, p.ends) for p in parts}),
     )  # fmt: skip
     return ordered, order
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -10,9 +10,14 @@ from dacergnn.graph.lifetime import lasting
 
 
 class Vectors:
-    """Holds index vectors of one dtype; a vector that C++ has filled becomes a tensor at the first request for one."""
+    """Holds index vectors of one dtype; a vector that C++ has filled becomes a tensor at the first request for one.
 
-    def __init__(self) -> None:
+    Args:
+        held: Vectors that others hold, by name; they can be read as well.
+    """
+
+    def __init__(self, held: Mapping[str, Tensor]) -> None:
+        self._held = held
         self._tensors: dict[str, Tensor] = {}
         self._places: dict[str, tuple[Tensor, int, int]] = {}
         """Memory, first index in it and number of indices, of vectors that nobody has requested as tensors."""
@@ -47,7 +52,7 @@ class Vectors:
         try:
             return self[name]
         except KeyError:
-            return None
+            return self._held.get(name)
 
     def addresses(self, names: Sequence[str]) -> list[int] | None:
         """Returns the addresses of vectors; None unless all exist."""
@@ -60,7 +65,7 @@ class Vectors:
     def _address(self, name: str) -> int:
         place = self._places.get(name)
         if place is None:
-            address = self._tensors[name].data_ptr()
+            address = (self._tensors if name in self._tensors else self._held)[name].data_ptr()
         else:
             memory, start, _ = place
             address = memory.data_ptr() + start * memory.element_size()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dacergnn.graph.spaces import ROW_SPACES
 from dacergnn.runtime.lower import Buffer, Lowered, argument
-from dacergnn.runtime.memory import ArrayRows, aligned, hosted
+from dacergnn.runtime.memory import aligned, hosted, shared
 
 
 class Result(NamedTuple):
@@ -41,8 +41,8 @@ class ArgumentLayout:
         """Intermediate arrays in the memory of results: positions of their arguments, and of the results' arguments."""
         self.buffers: list[Buffer] = [b for b in lowered.intermediates if b.name not in hosts]
         """Intermediate arrays that the workspace holds."""
-        self.rows = [ArrayRows(self.positions[b.name], b.rows, b.elements * item) for b in self.buffers]
-        """Rows and widths of these buffers, from which their bytes follow."""
+        self.shared = shared(self.buffers, self.positions, item)
+        """Which of these buffers share memory whatever the sizes are."""
         outputs = [Result(self.positions[b.name], b.rows, b.shape, b.elements * item) for b in lowered.outputs]
         self.results, self.saved = outputs[:results], outputs[results:]
         self.saved_positions = [output.position for output in self.saved]

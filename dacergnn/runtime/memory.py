@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from dacergnn.runtime.lower import Buffer
@@ -77,26 +78,45 @@ def plan_memory(
     return MemoryPlan(offsets, max([room, *(p.end for p in placed)]) - room)
 
 
-class ArrayRows(NamedTuple):
-    """Describes an array in memory: the position of its argument, its row space, and bytes of a row."""
+class Shared(NamedTuple):
+    """Describes memory that arrays of one size have one after the other: the positions of their arguments, their row
+    space, and bytes of a row."""
 
-    position: int
+    positions: tuple[int, ...]
     space: str
     width: int
 
 
-def lined_up(arrays: Sequence[ArrayRows], sizes: Mapping[str, int]) -> tuple[list[tuple[int, int]], int]:
-    """Returns the offsets of arrays that lie one after the other, by position, and how many bytes they take.
+def shared(buffers: Sequence[Buffer], positions: Mapping[str, int], item: int) -> list[Shared]:
+    """Divides buffers by what memory they have, whatever the sizes are; buffers of another space or width share none.
+
+    As in `plan_memory`, a buffer may take the place of one that its operator is the last to read.
+
+    Args:
+        positions: Positions of arguments by name.
+        item: Bytes of an element.
+    """
+    groups: list[list[Buffer]] = []
+    for buffer in sorted(buffers, key=lambda b: b.first):
+        alike = [g for g in groups if (g[0].rows, g[0].elements) == (buffer.rows, buffer.elements)]
+        in_place = [g for g in alike if g[-1].name in buffer.over and g[-1].last == buffer.first]
+        free = in_place + [g for g in alike if g[-1].last < buffer.first]
+        if free:
+            free[0].append(buffer)
+        else:
+            groups.append([buffer])
+    return [Shared(tuple([positions[b.name] for b in g]), g[0].rows, g[0].elements * item) for g in groups]
+
+
+def lined_up(memory: Sequence[Shared], sizes: Mapping[str, int]) -> tuple[list[tuple[int, int]], int]:
+    """Returns the offsets of arrays by position, and how many bytes they take, if nothing else is shared.
 
     Args:
         sizes: Number of rows by row space.
     """
-    offsets: list[tuple[int, int]] = []
-    end = 0
-    for position, space, width in arrays:
-        offsets.append((position, end))
-        end += -(-sizes[space] * width // ALIGNMENT) * ALIGNMENT
-    return offsets, end
+    starts = [*accumulate([aligned(sizes[space] * width) for _, space, width in memory], initial=0)]
+    pairs = zip(memory, starts, strict=False)
+    return [(position, start) for own, start in pairs for position in own.positions], starts[-1]
 
 
 def hosted(buffers: Sequence[Buffer], results: Sequence[Buffer]) -> dict[str, str]:

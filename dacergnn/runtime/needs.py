@@ -14,8 +14,8 @@ from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Buffer, Lowered
 from dacergnn.runtime.memory import lined_up, plan_memory
 
-_LINED_UP = 1 << 20
-"""Bytes of intermediate arrays up to which they lie one after the other, since a plan would cost more than it saves."""
+_UNPLANNED = 1 << 22
+"""Bytes up to which intermediate arrays share memory as for all sizes, since a plan would cost more than it saves."""
 Places = dict[str, tuple[int, int, int]]
 """Saved arrays in their buffer by name: start, end, and the last operator of the backward that reads them."""
 
@@ -49,8 +49,8 @@ def arrange(layout: ArgumentLayout, sizes: Mapping[str, int], item: int, places:
         item: Bytes of an element.
         places: Saved arrays that the call may overwrite, in a buffer of ``room`` bytes.
     """
-    offsets, size = lined_up(layout.rows, sizes)
-    if size <= _LINED_UP:
+    offsets, size = lined_up(layout.shared, sizes)
+    if size <= _UNPLANNED:
         return Arrangement(offsets, [], size)
     plan = plan_memory(layout.buffers, sizes, item, places, room)
     placed = [(layout.positions[n], offset) for n, offset in plan.offsets.items()]

@@ -13,6 +13,7 @@ from dacergnn import HeteroGraph
 from dacergnn.errors import BuildError, GraphError
 from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.spaces import GRAPH_MAPS, TYPE_PATHS
+from dacergnn.graph.typed_parts import Part
 from tests.support.random_graphs import joined_graph
 
 TYPES = (torch.int32, torch.int64)
@@ -85,6 +86,15 @@ def test_graphs_are_those_of_torch(no_compiler: Callable[[], None], seed: int) -
     for a, b in pairs:
         assert (a is None) == (b is None)
         assert a is None or (a.dtype is b.dtype and torch.equal(a, b))
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 0)])
+def test_parts_tell_which_types_they_join(numbers: tuple[int, int]) -> None:
+    edges = torch.tensor([[0, 1], [1, 0]])
+    parts = [Part(edges, number, (place, 1), str(place)) for place, number in enumerate(numbers)]
+    graph = HeteroGraph.of_parts(parts, [2, 2], ["a", "b"], ["s", "t"])
+    assert graph.single_typed == (numbers == (0, 1))
+    assert (graph.encoding_bytes() == {}) == graph.single_typed  # nothing had to be counted
 
 
 def names(graph: HeteroGraph) -> list[str]:

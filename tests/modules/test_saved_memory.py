@@ -14,7 +14,7 @@ from dacergnn.modules import CompiledLayer
 from dacergnn.modules.variant import Variant
 from tests.modules.layers import pyg
 
-NODES = 4000
+NODES = 10_000
 """So many that workspaces are planned."""
 
 
@@ -40,7 +40,7 @@ def test_gradient_of_features_lies_where_they_were() -> None:
     graph, features = layer.last_call[1], NODES * 4 * 32 * 4
     alone = variant.backward.prepare(graph).workspace
     given = variant.backward.prepare(graph, giver=variant.forward).workspace
-    assert given <= alone - features
+    assert given <= alone - features + 4 * 4 * graph.size("E")  # the gradients of attention have lain there as well
     # One number an edge and head, a few for each node and head.
     assert given <= 4 * 4 * (graph.size("E") + 4 * NODES) + 16384
 

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dacergnn.runtime.lower import Buffer
-from dacergnn.runtime.memory import ALIGNMENT, ArrayRows, aligned, lined_up, plan_memory
+from dacergnn.runtime.memory import ALIGNMENT, Shared, aligned, lined_up, plan_memory, shared
 from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, Pool, has_memory, leased
 
 
@@ -271,6 +272,18 @@ def test_pool_serves_threads() -> None:
     assert not failed
 
 
-def test_few_bytes_are_lined_up() -> None:
-    made = [ArrayRows(3, "E", 12), ArrayRows(5, "NS", 4), ArrayRows(4, "E", 20)]
-    assert lined_up(made, {"E": 10, "NS": 7}) == ([(3, 0), (5, 128), (4, 192)], 128 + 64 + 256)
+@given(buffers(), st.data())
+def test_buffers_share_memory_one_after_the_other(made: list[Buffer], data: st.DataObject) -> None:
+    made = [replace(b, over=tuple(data.draw(st.sets(st.sampled_from(["b0", "b1", "b2"]))))) for b in made]
+    groups = shared(made, {b.name: number for number, b in enumerate(made)}, 4)
+    assert sorted(position for group in groups for position in group.positions) == [*range(len(made))]
+    for positions, space, width in groups:
+        members = [made[position] for position in positions]
+        assert {(b.rows, b.elements * 4) for b in members} == {(space, width)}
+        for before, after in pairwise(members):
+            assert before.last < after.first or (before.last == after.first and before.name in after.over)
+
+
+def test_what_shares_memory_is_lined_up() -> None:
+    made = [Shared((3,), "E", 12), Shared((5, 7), "NS", 4), Shared((4,), "E", 20)]
+    assert lined_up(made, {"E": 10, "NS": 7}) == ([(3, 0), (5, 128), (7, 128), (4, 192)], 128 + 64 + 256)

@@ -6,6 +6,7 @@ Adjacencies are sparse matrices of torch or of torch_sparse, which is never impo
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -22,6 +23,11 @@ Sizes = tuple[int, int]
 def is_matrix(edge_index: object) -> bool:
     """Tells whether the edges are a sparse matrix: an adjacency with destinations in rows."""
     return is_adjacency(edge_index)
+
+
+def has_matrix(edges: Iterable[Any]) -> bool:
+    """Tells whether some of these edges are a sparse matrix."""
+    return any(is_matrix(e) for e in edges if type(e) is not Tensor or e.layout is not torch.strided)
 
 
 def check_edges(edge_index: Any, *, fused: bool = False) -> None:

@@ -14,10 +14,10 @@ from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.frontend import Binding, Frontend, GraphKey, Outputs, ProgramSource, spec
 from dacergnn.frontends.hetero_programs import hetero
 from dacergnn.frontends.missing_gradients import Reached
-from dacergnn.frontends.pyg.given_edges import identity, is_matrix
-from dacergnn.frontends.pyg.message_passing import check_features
+from dacergnn.frontends.pyg.given_edges import has_matrix, identity, is_matrix
+from dacergnn.frontends.pyg.message_passing import check_edge_index, check_features
 from dacergnn.frontends.pyg.relation_arrays import RelationLayout, edge_coefficients, edge_weights
-from dacergnn.frontends.pyg.relation_edges import check_relation_edges, kept_relation_edges, relation_edges
+from dacergnn.frontends.pyg.relation_edges import check_adjacency, kept_relation_edges, relation_edges
 from dacergnn.frontends.pyg.relation_parts import RelationParts
 from dacergnn.frontends.pyg.relations import Attention, EdgeType, Relation
 from dacergnn.frontends.pyg.self_loops import with_loops
@@ -80,16 +80,18 @@ class HeteroFrontend(Frontend):
         if not x_dict or not any(r.key in (edge_index_dict or ()) for r in self.relations):
             raise UnsupportedCallError("x_dict or edge_index_dict is empty; pass at least one relation of the layer.")
         layout = self._layout(edge_index_dict)
-        for relation in layout.relations:
-            self._check_relation(relation, x_dict, edge_index_dict)
+        self._check_keys(layout, x_dict)
+        indices = [edge_index_dict[key] for key in layout.keys]
+        marks = layout.marks if not has_matrix(indices) else self._marks(layout, x_dict, indices)
+        for edges, mark in zip(indices, marks, strict=True):
+            if not mark[1]:
+                check_edge_index(edges)
         for name in layout.node_types:
             x: Tensor = x_dict[name]
             check_features(f"x_dict[{name!r}]", x, self.channels.get(name) or x.size(-1))
         for key, weight in (edge_weight_dict or {}).items():
             self._check_weight(layout, key, weight, edge_index_dict, x_dict)
         sizes = [x_dict[name].size(0) for name in layout.node_types]
-        indices = [edge_index_dict[r.key] for r in layout.relations]
-        marks = [(r.key, *r.loop_form(matrix=is_matrix(e))) for r, e in zip(layout.relations, indices, strict=True)]
         return tuple([part for edges in indices for part in identity(edges)]), (*sizes, *marks)
 
     def graph_owner(self) -> object:
@@ -116,14 +118,15 @@ class HeteroFrontend(Frontend):
     def bind(self, graph: HeteroGraph, x_dict: Any, edge_index_dict: Any, *, edge_weight_dict: Any = None) -> Binding:
         layout = self._layout(edge_index_dict)
         weights = self._weights(graph, layout, x_dict, edge_index_dict, edge_weight_dict or {})
-        norm = edge_coefficients(graph, layout.relations, weights, x_dict[layout.node_types[0]].dtype)
+        norm = edge_coefficients(graph, layout.rules, weights, x_dict[layout.node_types[0]].dtype)
         parts = self._parts(layout)
         assemble = partial(parts.arrays, graph, norm, self.module.aggr == "mean")
         tensors = parts.tensors(self.convs(), x_dict)
         program = self.program((layout.keys, norm is None), lambda: self._program(layout, assemble, tensors))
         sizes = [x_dict[name].size(0) for name in layout.destinations]
         finish = partial(self._finish, layout.destinations, sizes)
-        if any(map(is_sparse, tensors)):  # these are joined before the call, not passed in parts
+        # Sparse features are joined before the call, not passed in parts.
+        if any(map(is_sparse, tensors[-len(layout.node_types) :])):
             reached = Reached(parts.results)
             return Binding(program, assemble(tensors, reached.gate), partial(finish, reached=reached))
         return Binding(
@@ -150,12 +153,21 @@ class HeteroFrontend(Frontend):
     def _make_layout(self, keys: tuple[EdgeType, ...]) -> RelationLayout:
         return RelationLayout([r for r in self.relations if r.key in keys])
 
-    def _check_relation(self, relation: Relation, x_dict: dict[Any, Any], edge_index_dict: dict[Any, Any]) -> None:
-        key = relation.key
-        if key in x_dict or not isinstance(x_dict.get(key[0]), Tensor) or not isinstance(x_dict.get(key[-1]), Tensor):
-            raise UnsupportedCallError(f"x_dict must hold a tensor for each node type of edge type {key!r}.")
-        conv = self._conv(relation)
-        check_relation_edges(relation, conv, edge_index_dict[key], (x_dict[key[0]], x_dict[key[-1]]))
+    def _check_keys(self, layout: RelationLayout, x_dict: dict[Any, Any]) -> None:
+        missing = [name for name in layout.node_types if not isinstance(x_dict.get(name), Tensor)]
+        wrong = [key for key in layout.keys if key in x_dict or key[0] in missing or key[-1] in missing]
+        if wrong:
+            raise UnsupportedCallError(f"x_dict must hold a tensor for each node type of edge type {wrong[0]!r}.")
+
+    def _marks(self, layout: RelationLayout, x_dict: dict[Any, Any], indices: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Returns the marks of relations of which some have an adjacency, which is checked."""
+        marks: list[tuple[Any, ...]] = []
+        for relation, edges in zip(layout.relations, indices, strict=True):
+            key, matrix = relation.key, is_matrix(edges)
+            if matrix:
+                check_adjacency(relation, self._conv(relation), edges, (x_dict[key[0]], x_dict[key[-1]]))
+            marks.append((key, *relation.loop_form(matrix=matrix)))
+        return marks
 
     def _check_weight(self, layout: RelationLayout, key: Any, weight: Any, edge_index_dict: Any, x_dict: Any) -> None:
         label = f"edge_weight_dict[{key!r}]"
@@ -177,7 +189,7 @@ class HeteroFrontend(Frontend):
         weights: dict[EdgeType, Any],
     ) -> Tensor | None:
         """Returns the factors of messages, [E] in the order of the relations; None if all are 1."""
-        if not weights and not any(is_matrix(edge_index_dict[key]) for key in layout.keys):
+        if not weights and not has_matrix([edge_index_dict[key] for key in layout.keys]):
             return None
         all_edges = [
             kept_relation_edges(graph, r, self._conv(r), edge_index_dict[r.key], weights.get(r.key))

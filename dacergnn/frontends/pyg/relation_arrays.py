@@ -31,6 +31,10 @@ class RelationLayout:
         self._into = [self.destinations.index(r.key[-1]) for r in relations]
         self.ends = [(self.node_types.index(key[0]), self.node_types.index(key[-1])) for key in self.keys]
         """Positions of the types of sources and destinations, by relation."""
+        self.rules = tuple([r.rule for r in relations])
+        """How the messages of each relation are weighted."""
+        self.marks = [(r.key, *r.loop_form(matrix=False)) for r in relations]
+        """What the graph of a call depends on beside edges, if none are a matrix."""
 
     def share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
         """Returns one over the number of relations into each node type, [T]; None if the number is 1 for all."""
@@ -82,14 +86,14 @@ def edge_weights(
 
 
 def edge_coefficients(
-    graph: HeteroGraph, relations: Sequence[Relation], weights: Tensor | None, dtype: torch.dtype
+    graph: HeteroGraph, rules: tuple[str, ...], weights: Tensor | None, dtype: torch.dtype
 ) -> Tensor | None:
     """Returns the factors of messages, [E] in canonical order; None if all are 1, and if all relations attend.
 
     Args:
+        rules: How the messages of each relation are weighted.
         weights: [E] in the order of the relations.
     """
-    rules = tuple(r.rule for r in relations)
     if weights is not None:
         return _coefficients(graph, rules, graph.to_canonical(weights))
     if set(rules) == {"mean"}:

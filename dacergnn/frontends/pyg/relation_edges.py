@@ -20,7 +20,6 @@ from dacergnn.frontends.pyg.given_edges import (
     sources_and_destinations,
     with_self_loops,
 )
-from dacergnn.frontends.pyg.message_passing import check_edge_index
 from dacergnn.frontends.pyg.relations import Relation
 from dacergnn.frontends.pyg.self_loops import loops
 from dacergnn.graph import HeteroGraph
@@ -40,11 +39,8 @@ class RelationEdges(NamedTuple):
     weight: Tensor | None
 
 
-def check_relation_edges(relation: Relation, conv: Any, edge_index: Any, x: tuple[Tensor, Tensor]) -> None:
-    """Raises UnsupportedCallError unless a program can run over these edges between nodes with features ``x``."""
-    if not is_matrix(edge_index):
-        check_edge_index(edge_index)
-        return
+def check_adjacency(relation: Relation, conv: Any, edge_index: Any, x: tuple[Tensor, Tensor]) -> None:
+    """Raises UnsupportedCallError unless a program can run over an adjacency between nodes with features ``x``."""
     fused = relation.attention is None
     check_edges(edge_index, fused=fused)
     if matrix_sizes(edge_index) != (x[0].size(0), x[1].size(0)):

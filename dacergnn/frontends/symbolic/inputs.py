@@ -44,6 +44,5 @@ def _degree(graph: HeteroGraph, side: str, dtype: torch.dtype, *, before: Callab
         if before is not None:
             before()
         with lasting():
-            starts = graph.encoding(f"ptr_E_{side}")
-            degrees = graph.derived[key] = (starts[1:] - starts[:-1]).to(dtype)
+            degrees = graph.derived[key] = graph.encoding(f"ptr_E_{side}").diff().to(dtype)
     return degrees
