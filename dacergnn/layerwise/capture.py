@@ -68,10 +68,10 @@ def captured(
 
     found: list[fx.GraphModule] = []
     reached: list[Any] = []
-    types: list[tuple[Any, str]] = []
+    noted: list[tuple[tuple[Any, ...], tuple[str, ...]]] = []
 
-    def note(key: Any, kind: str) -> None:
-        types.append((key, kind))
+    def note(keys: tuple[Any, ...], types: tuple[str, ...]) -> None:
+        noted.append((keys, types))  # again if torch starts again
 
     note.__dict__["_dynamo_marked_constant"] = True  # so that torch calls it while it captures
 
@@ -105,9 +105,9 @@ def captured(
             results = {key: rows for key, rows in result.items() if rows is not None}
         else:
             results = {None: result}
-        for key, rows in results.items():
-            note(key, "Tensor" if isinstance(rows, Tensor) else type(rows).__name__)
-        return used, [torch.clone(rows) if isinstance(rows, Tensor) else None for rows in results.values()]
+        rows = [torch.clone(value) if isinstance(value, Tensor) else None for value in results.values()]
+        note((*results,), (*["Tensor" if isinstance(v, Tensor) else type(v).__name__ for v in results.values()],))
+        return used, rows
 
     stands = {name: _stand_in(argument, device) for name, argument in zip(names, arguments, strict=True)}
     # torch keeps what it has captured with the code object
@@ -123,7 +123,8 @@ def captured(
         cause = getattr(error, "inner_exception", None) or error
         raise Uncaptured(str(cause).partition("\n")[0]) from error
     (module,) = found
-    wrong = [kind for _, kind in types if kind != "Tensor"]
+    keys, types = noted[-1]
+    wrong = [name for name in types if name != "Tensor"]
     if wrong:
         remedy = "give steps that return one tensor, or a dictionary of tensors"
         raise UnsupportedLayerError("result", wrong[0], remedy, who)
@@ -137,7 +138,7 @@ def captured(
         module,
         {node: known[id(value)] for node, value in values.items() if id(value) in known},
         {node: value for node, value in values.items() if id(value) not in known},
-        dict(zip([key for key, _ in types], clones[len(clones) - len(types) :], strict=True)),
+        dict(zip(keys, clones[len(clones) - len(keys) :], strict=True)),
     )
 
 

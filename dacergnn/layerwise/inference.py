@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -28,7 +27,7 @@ from dacergnn.layerwise.parts import Part, is_layer, is_operation, parts_among, 
 from dacergnn.layerwise.ranges import ONLY, Key, checked_edges
 from dacergnn.layerwise.reading import Reading
 from dacergnn.layerwise.stage_runs import StageRuns
-from dacergnn.layerwise.stages import plan_of
+from dacergnn.layerwise.stages import Plan, plan_of
 from dacergnn.layerwise.steps import Step, device_of, in_a_row, in_words, modules_of, steps_of
 from dacergnn.modules.layer import CompiledLayer, core_of
 
@@ -44,12 +43,10 @@ def inference(
     x: Mapping[str, Array],
     *,
     batch: int = ...,
-    out: Mapping[str, Target] | None = ...,
-    **arrays: Mapping[Key, Array],
-) -> dict[str, Tensor]: ...
-def inference(
-    model: object, graph: Any, x: Any, *, batch: int = 4096, out: Any = None, **arrays: Any
-) -> Tensor | dict[str, Tensor]:
+    out: Mapping[str, Target] | Target | None = ...,
+    **arrays: Mapping[Key, Array] | Mapping[str, Array],
+) -> Any: ...
+def inference(model: object, graph: Any, x: Any, *, batch: int = 4096, out: Any = None, **arrays: Any) -> Any:
     """Returns the results of a trained model for all nodes, computed stage by stage and range by range.
 
     torch captures the forward of the model. A value of nodes that edges read from their sources is computed for all
@@ -62,18 +59,19 @@ def inference(
         model: A model that is called as ``model(x, graph, **arrays)``; or a list, `torch.nn.Sequential` or
             `ModuleList` of graph layers, called in this way, and functions of rows.
         graph: [2, E] integers, sources and destinations; or a dictionary of these by (source type, relation,
-            destination type), with which layers are called as ``layer(x_dict, edges_dict)``.
+            destination type).
         x: [N, ...] features, or a dictionary of these by node type: tensors, or NumPy arrays, which may be mapped
             from files (`numpy.load` with ``mmap_mode="r"``). Rows are read when a range needs them.
         batch: The number of destinations in a range.
-        out: An array, or the path of a ``.npy`` file that is written, for the results, [N, ...]; by node type if ``x``
-            is. With a path, results between stages are in temporary files beside it.
+        out: An array, or the path of a ``.npy`` file that is written, for the results, [N, ...]; a dictionary of these
+            if the model returns one. With a path, results between stages are in temporary files beside it.
         arrays: Further arguments of the model by name, with a row for each edge, such as ``edge_type`` or
-            ``edge_weight``, or for each node, such as positions; dictionaries by relation, with rows for edges, if
-            ``graph`` is one. Where there are as many nodes as edges, those whose names begin with "edge" are of edges.
+            ``edge_weight``, or for each node, such as positions; dictionaries by relation or by node type, if ``graph``
+            is one. Where there are as many nodes as edges, those whose names begin with "edge" are of edges.
 
     Returns:
-        The results, [N, ...] or by node type, on the device of ``x``; with ``out``, they share its memory.
+        The results, [N, ...], or a dictionary of these as the model returns it, on the device of ``x``; with ``out``,
+        they share its memory.
 
     Raises:
         ArrayError: An argument has the wrong type, shape, dtype or number of rows.
@@ -95,24 +93,23 @@ def inference(
     arguments = arguments_of(features, edges, others, steps, typed)
     home = next((a.device for a in features.values() if isinstance(a, Tensor)), torch.device("cpu"))
     paths = [Path(target) for target in targets.values() if isinstance(target, str | os.PathLike)]
-    where = _Where(batch, device_of(model) or home, home, paths[0].parent if paths else None)
+    device, scratch = device_of(model) or home, paths[0].parent if paths else None
+    config = next((core_of(m).config for m in modules_of(model) if isinstance(m, CompiledLayer)), Config())
+
+    def results(reading: Reading, plan: Plan) -> dict[Any, Tensor]:
+        _check_keys(targets, [*reading.captured.results])
+        return StageRuns(reading, plan, batch, device).results(config, targets, scratch, home)
+
     with torch.no_grad():
-        results = _results(steps, arguments, targets, where)
-    return results.get(None, results)
+        found = _first(steps, arguments, device, results)
+    return found.get(None, found)
 
 
-@dataclass(frozen=True)
-class _Where:
-    """Holds the number of destinations in a range, the devices of the model and of results, and a folder."""
-
-    batch: int
-    device: torch.device
-    home: torch.device
-    scratch: Path | None
+_Results = Callable[[Reading, Plan], dict[Any, Tensor]]
 
 
-def _results(
-    steps: Sequence[Step], arguments: Sequence[Argument], targets: Mapping[Any, Target], where: _Where
+def _first(
+    steps: Sequence[Step], arguments: Sequence[Argument], device: torch.device, results: _Results
 ) -> dict[Any, Tensor]:
     """Returns the results by their keys, in the first way that is possible.
 
@@ -131,7 +128,7 @@ def _results(
         if done or (parts is each and any(isinstance(problem, UnsupportedCallError) for problem in problems)):
             continue
         try:
-            return _attempt(steps, parts, arguments, targets, where)
+            return results(*_read(steps, parts, arguments, device))
         except (Uncaptured, UnsupportedCallError) as problem:
             problems.append(problem)
     raise _joined(
@@ -139,23 +136,20 @@ def _results(
     )
 
 
-def _attempt(
-    steps: Sequence[Step],
-    parts: Mapping[int, nn.Module],
-    arguments: Sequence[Argument],
-    targets: Mapping[Any, Target],
-    where: _Where,
-) -> dict[Any, Tensor]:
+def _read(
+    steps: Sequence[Step], parts: Mapping[int, nn.Module], arguments: Sequence[Argument], device: torch.device
+) -> tuple[Reading, Plan]:
+    """Returns what torch captures, where parts stand for modules and steps, and the stages of it."""
     functions, who = [parts.get(id(step.function), step.function) for step in steps], in_words(steps)
+    for part in parts.values():
+        if isinstance(part, Part) and any(getattr(module, "cached", False) for module in modules_of(part.function)):
+            words = f"{part.name} cannot be computed range by range: it keeps the edges of its first call."
+            raise UnsupportedCallError(f"{words} Set cached=False.")
     # in inference mode torch does not tell elementary operations
     with standing_in(functions, parts), torch.inference_mode(False), torch.no_grad():
-        found = captured(in_a_row(steps, functions), modules_of(functions), arguments, where.device, who)
+        found = captured(in_a_row(steps, functions), modules_of(functions), arguments, device, who)
         reading = Reading(found, who)
-        plan = plan_of(reading)
-    _check_keys(targets, [*found.results])
-    modules = modules_of([step.function for step in steps])
-    config = next((core_of(module).config for module in modules if isinstance(module, CompiledLayer)), Config())
-    return StageRuns(reading, plan, where.batch, where.device).results(config, targets, where.scratch, where.home)
+        return reading, plan_of(reading)
 
 
 def _joined(problems: Sequence[Exception], who: str, failure: Exception | None) -> UnsupportedCallError:

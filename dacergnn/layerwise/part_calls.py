@@ -85,6 +85,8 @@ def part_call(node: fx.Node, reading: Reading) -> PartCall:
             call.rows[given] = rows.count
         else:
             others[given] = rows.count
+    if any(not {e.source, e.destination} <= {*call.rows.values()} for e in call.edges.values()):
+        raise Mixed("takes edges of nodes, and not rows of these nodes")
     counts = {reading.counts.expression(edges.meta["example_value"].shape[1]): edges for edges in call.edges}
     for given, count in others.items():
         if count not in counts:

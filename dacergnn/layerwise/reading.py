@@ -16,7 +16,7 @@ from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
 from dacergnn.layerwise.arguments import FEATURES, GRAPH
 from dacergnn.layerwise.capture import Captured, Uncaptured
 from dacergnn.layerwise.part_calls import PartCall, part_call
-from dacergnn.layerwise.parts import run_part
+from dacergnn.layerwise.parts import part_of, run_part
 from dacergnn.layerwise.rewrites import drop_empty, is_empty, make_functional, name_of
 from dacergnn.layerwise.rows import CREATIONS, Mixed, RowCheck, RowCounts, Rows
 from dacergnn.modules.capture.ends import gather_of, ids_of, is_view, reduction_of
@@ -78,7 +78,6 @@ class Reading:
         of_groups = {node: argument.group for node, argument in captured.arguments.items()}
         self.of_nodes = {node for node, group in of_groups.items() if isinstance(group, str) and not is_empty(node)}
         self._before = self._computed_before()
-        self.calls: dict[fx.Node, PartCall] = {}
         self.calls = {node: self._call(node) for node in [*self.graph.nodes] if self._is_part(node)}
         self.places = {node: i for i, node in enumerate(self.graph.nodes)}
         self._integers = Integers(self.graph)
@@ -89,6 +88,9 @@ class Reading:
         self._moves: dict[fx.Node, Move | None] = {}
         self.kinds: dict[fx.Node, Any] = {}
         """The number of nodes of the type that ends of edges are of."""
+        for node, edges in ((node, edges) for node, call in self.calls.items() for edges in call.edges.values()):
+            self._note_kind(node, self.same(edges.src), edges.source)
+            self._note_kind(node, self.same(edges.dst), edges.destination)
         for result in captured.results.values():
             self._check_result(result)
 
@@ -280,9 +282,12 @@ class Reading:
                 raise self.refused(view, problem)
         if self.rows(index) != expected or (target is not None and self.rows(rows) != expected):
             raise self.refused(node, "takes another number of rows than there are edges")
-        if self.kinds.setdefault(end, kind.count) != kind.count:
-            raise self.refused(node, "reads rows of one node type by ends of edges that are of another")
+        self._note_kind(node, end, kind.count)
         return Move(rows, index, end, target)
+
+    def _note_kind(self, node: fx.Node, end: fx.Node, kind: Any) -> None:
+        if self.kinds.setdefault(end, kind) != kind:
+            raise self.refused(node, "reads rows of one node type by ends of edges that are of another")
 
     def views(self, index: fx.Node, end: fx.Node) -> list[fx.Node]:
         """Returns the views that lead from the ends of edges to an index."""
@@ -329,14 +334,16 @@ class Reading:
     def refused(self, node: fx.Node, problem: str) -> UnsupportedCallError:
         """Returns the error for a node that does not keep rows apart."""
         remedy = "Compute it on the results for all nodes, or give what it yields as an argument"
-        name = self.calls[node].part.name if node in self.calls else name_of(node)
-        return self._refusal(f"{name} at {place_of(node)} {problem}", remedy)
+        number: Any = node.args[0] if node.target is run_part else None
+        what = f"{name_of(node)} at {place_of(node)}" if number is None else part_of(number).name
+        return self._refusal(f"{what} {problem}", remedy)
 
     def without_rows(self, node: fx.Node) -> UnsupportedCallError:
         """Returns the error for a node that has no rows, and depends on rows of nodes."""
         while not any(self._has_rows(n) for n in node.all_input_nodes):
             node = next(n for n in node.all_input_nodes if not self.is_before(n))
-        return self.refused(node, self._checked(node)[0] or "depends on all rows at once")
+        problem = None if node.target is run_part else self._checked(node)[0]
+        return self.refused(node, problem or "depends on all rows at once")
 
     def _has_rows(self, node: fx.Node) -> bool:
         return not self.is_size(node) and self.rows(node) is not None

@@ -8,36 +8,18 @@ model may be in several stages, and for several ends of edges: it is copied into
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.node import map_arg
 
+from dacergnn.layerwise.levels import Copy, Levels, parts_of, postorder
 from dacergnn.layerwise.part_calls import PartCall
 from dacergnn.layerwise.parts import run_part
 from dacergnn.layerwise.reading import Reading, Way
 from dacergnn.layerwise.rewrites import is_empty, name_of
-from dacergnn.modules.capture.ends import is_view
-
-_Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Describes a node of the model in a stage.
-
-    Args:
-        node: The node.
-        end: The destinations by which the edges of its rows are chosen; None for rows of nodes.
-        as_index: Whether it holds numbers of rows that are in memory, in place of those of the whole graph.
-    """
-
-    node: fx.Node
-    end: fx.Node | None
-    as_index: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +72,7 @@ class Numbers:
 
 
 Input = Count | Own | Read | Numbers
+_Needed = dict[int, dict[fx.Node, None]]
 
 
 @dataclass
@@ -130,120 +113,19 @@ def plan_of(reading: Reading) -> Plan:
         UnsupportedCallError: A part of it is not computed row by row.
     """
     plan = Plan()
-    levels = _Levels(reading)
-    needed = _Needed()
+    levels = Levels(reading)
+    needed: _Needed = {}
     for result in reading.captured.results.values():
         if is_empty(result):
             plan.before.add(result)
         else:
-            needed.add(levels.level(Copy(result, None)), result)
+            needed.setdefault(levels.level(Copy(result, None)), {})[result] = None
     for number in range(max(needed, default=-1), -1, -1):
         for kind in reading.counts.nodes:
             outputs = [node for node in needed.get(number, ()) if reading.count(node) == kind]
             if outputs:
                 plan.stages.insert(0, _Builder(reading, levels, number, kind, needed, plan).stage(outputs))
     return plan
-
-
-class _Needed(dict[int, dict[fx.Node, None]]):
-    """Holds the nodes that stages have to compute for all nodes, by the numbers of the stages."""
-
-    def add(self, number: int, node: fx.Node) -> None:
-        """Notes a node."""
-        self.setdefault(number, {})[node] = None
-
-
-class _Levels:
-    """Finds the stage in which a node can be computed: the first is 0."""
-
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        self._levels: dict[Copy, int] = {}
-        self._reduced: dict[Copy, bool] = {}
-
-    def level(self, copy: Copy) -> int:
-        """Returns the first stage in which a node can be computed for a range."""
-        for item in postorder([copy], self._parts, self._levels):
-            steps = [self._levels[part] + (part.end is None and self.is_read(item, part)) for part in self._parts(item)]
-            self._levels[item] = max(steps, default=0)
-        return self._levels[copy]
-
-    def is_read(self, copy: Copy, part: Copy) -> bool:
-        """Returns whether ``part`` is an array that a gather reads rows of other nodes of, and that is computed."""
-        move = self.reading.move(copy.node) if copy.end is not None and not copy.as_index else None
-        gathered = move is not None and move.target is None and part.node is move.rows and move.end is not copy.end
-        gathered = gathered or self.reading.call(copy.node) is not None
-        return gathered and self.reading.way(part.node) is not Way.ARRAY
-
-    def is_reduced(self, copy: Copy) -> bool:
-        """Returns whether rows of nodes depend on edges of the stage."""
-        inside = self._within
-        for item in postorder([copy], inside, self._reduced):
-            is_reduction = self.reading.way(item.node) in (Way.REDUCTION, Way.PART)
-            self._reduced[item] = is_reduction or any(self._reduced[part] for part in inside(item))
-        return self._reduced[copy]
-
-    def _within(self, copy: Copy) -> list[Copy]:
-        return [part for part in self._parts(copy) if part.end is None]
-
-    def _parts(self, copy: Copy) -> list[Copy]:
-        return [*parts_of(self.reading, copy)]
-
-
-def parts_of(reading: Reading, copy: Copy) -> Iterable[Copy]:
-    """Returns what rows are computed from.
-
-    Raises:
-        UnsupportedCallError: They are not of the nodes or edges that they are used for.
-    """
-    node, end = copy.node, copy.end
-    if copy.as_index:
-        if not is_view(node):
-            return
-        first, *others = node.all_input_nodes
-        yield Copy(first, end, as_index=True)
-        yield from (Copy(n, end) for n in others if not reading.is_size(n) and n is not first)
-        return
-    rows = reading.rows(node)
-    if rows is None:
-        return
-    way = reading.way(node)
-    if rows.count not in reading.counts.nodes if end is None else rows.count != reading.count(end):
-        raise reading.refused(node, "takes rows of nodes and of edges together")
-    if way in (Way.ARRAY, Way.CREATION):
-        return
-    move, call = reading.move(node), reading.call(node)
-    if way is Way.PART and call is not None:
-        yield from (Copy(part, None) for part in call.read(rows.count))
-        into = call.into(rows.count)
-        yield from (Copy(part, reading.same(into[e].dst)) for part, e in call.arrays.items() if e in into)
-    elif way is Way.GATHER and move is not None:
-        if end is None:
-            raise reading.refused(node, "reads rows for nodes by numbers that are no ends of edges")
-        yield Copy(move.rows, None)
-        yield Copy(move.index, end, as_index=True)
-    elif way is Way.REDUCTION and move is not None and move.target is not None:
-        yield Copy(move.target, None)
-        yield Copy(move.rows, move.end)
-        yield Copy(move.index, move.end, as_index=True)
-    else:
-        for part in node.all_input_nodes:
-            if not reading.is_size(part) and reading.rows(part) is not None:
-                yield Copy(part, end)
-
-
-def postorder(roots: Iterable[_Item], parts: Callable[[_Item], Iterable[_Item]], done: Any) -> Iterable[_Item]:
-    """Yields what is not done, parts before what they are parts of; a deep model would exceed a recursion's limit."""
-    stack = [(root, False) for root in roots]
-    while stack:
-        item, is_open = stack.pop()
-        if item in done:
-            continue
-        if is_open:
-            yield item
-        else:
-            stack.append((item, True))
-            stack += [(part, False) for part in parts(item) if part not in done]
 
 
 class _Builder:
@@ -256,7 +138,15 @@ class _Builder:
         plan: Takes what has to be computed before all ranges.
     """
 
-    def __init__(self, reading: Reading, levels: _Levels, number: int, kind: Any, needed: _Needed, plan: Plan) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        levels: Levels,
+        number: int,
+        kind: Any,
+        needed: dict[int, dict[fx.Node, None]],
+        plan: Plan,
+    ) -> None:
         self.reading, self.levels, self.number, self.kind = reading, levels, number, kind
         self.needed, self.plan = needed, plan
         self.graph = fx.Graph()
@@ -286,18 +176,7 @@ class _Builder:
         """Returns what a node is computed from within the stage."""
         if self._array(copy) is not None:
             return []
-        parts = [*parts_of(self.reading, copy)]
-        if self.reading.way(copy.node) is Way.PART:
-            return [part for part in parts if part.end is not None]
-        move = self.reading.move(copy.node) if self._is_foreign(copy) else None
-        return [part for part in parts if move is None or part.as_index or part.node is not move.rows]
-
-    def _is_foreign(self, copy: Copy) -> bool:
-        """Returns whether a node gathers rows of nodes outside the range."""
-        if copy.as_index or copy.end is None or self.reading.way(copy.node) is not Way.GATHER:
-            return False
-        move = self.reading.move(copy.node)
-        return move is not None and move.end is not copy.end
+        return [part for part in parts_of(self.reading, copy) if not part.is_read]
 
     def _array(self, copy: Copy) -> fx.Node | None:
         """Returns the node of an array that holds the rows; None if the stage computes them."""
@@ -310,7 +189,7 @@ class _Builder:
         return self._stored(copy.node, level) if is_stored else None
 
     def _stored(self, node: fx.Node, level: int) -> fx.Node:
-        self.needed.add(level, node)
+        self.needed.setdefault(level, {})[node] = None
         return node
 
     def _emitted(self, copy: Copy) -> fx.Node:
@@ -333,10 +212,12 @@ class _Builder:
         call = reading.call(node)
         if way is Way.PART and call is not None:
             return self._result(node, call)
-        if self._is_foreign(copy) and move is not None and end is not None:
-            index = self._made[Copy(move.index, end, as_index=True)]
-            return self._copied(copy, {move.rows: self._read(move.rows, Hood(((move.end, end),))), move.index: index})
-        return self._copied(copy, {part.node: self._made[part] for part in parts_of(reading, copy)})
+        parts = [*parts_of(reading, copy)]
+        made = {part.node: self._made[part] for part in parts if not part.is_read}
+        if move is not None and end is not None:
+            hood = Hood(((move.end, end),))
+            made |= {part.node: self._read(part.node, hood) for part in parts if part.is_read}
+        return self._copied(copy, made)
 
     def _own(self, array: fx.Node, end: fx.Node | None) -> fx.Node:
         rows = self.reading.rows(array)

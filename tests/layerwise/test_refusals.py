@@ -172,7 +172,7 @@ TYPED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("given", "words"), [t[1:] for t in TYPED], ids=[t[0] for t in TYPED])
 def test_typed_arguments(given: dict[str, Any], words: str) -> None:
     layer = drawn(pyg().HeteroConv({key: pyg().GraphConv((K, K), M) for key in KEYS}))
-    call = {"graph": {key: edges() for key in KEYS}, "x": {"a": draw(N, K), "b": draw(N, K)}, **given}
+    call: dict[str, Any] = {"graph": {key: edges() for key in KEYS}, "x": {"a": draw(N, K), "b": draw(N, K)}, **given}
     with pytest.raises(ArrayError, match="^" + re.escape(words)):
         dacergnn.inference(layer, **call)
 

@@ -104,7 +104,7 @@ class Head(Two):
 
 
 class Transformers(nn.Module):
-    """Two layers that torch looks into and finds rows of several types together; a type has no in-edges."""
+    """Two layers, between which a type without in-edges keeps its rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +147,6 @@ class Relational(nn.Module):
 
 TYPED: dict[str, Callable[[], nn.Module]] = {
     "HGTConv": lambda: pyg().HGTConv(M, M, METADATA, heads=2),
-    "HGTConv, twice": Transformers,
     "HeteroConv of SAGEConv": lambda: hetero(M, keys=METADATA[1]),
     "HeteroConv of GATConv": lambda: hetero(M, "GATConv", METADATA[1], add_self_loops=False),
     "to_hetero": lambda: pyg().to_hetero(One(), (METADATA[0], list(EDGES_INTO_ALL))),
@@ -178,6 +177,10 @@ def test_small_graphs(name: str, *, compiled: bool) -> None:
 @BOTH
 def test_layers_in_a_row(*, compiled: bool) -> None:
     check(Two(), graph({}), features(), compiled=compiled)
+
+
+def test_layers_whose_rows_are_of_several_types_together() -> None:
+    check(Transformers(), TYPED_EDGES, typed_features(), compiled=True, batch=2)
 
 
 @BOTH
@@ -256,13 +259,14 @@ def test_a_model_is_left_with_its_layers() -> None:
 
 
 def test_a_sum_over_nodes_of_a_type() -> None:
-    layer = drawn(hetero(K))
+    layer = drawn(hetero(K, keys=KEYS[:1]))
 
     def model(x_dict: Any, edges_dict: Any) -> Any:
         return {kind: x - x.mean(0) for kind, x in layer(x_dict, edges_dict).items()}
 
+    index = {KEYS[0]: graph({})[KEYS[0]]}
     with pytest.raises(UnsupportedCallError, match=r"^model .*: mean at \S*test_types\.py, .* depends on all rows at"):
-        dacergnn.inference(model, graph({}), features())
+        dacergnn.inference(model, index, features())
 
 
 def test_rows_of_two_types() -> None:
@@ -270,3 +274,41 @@ def test_rows_of_two_types() -> None:
     index = {("a", "to", "b"): torch.tensor([[0, 1], [1, 2]])}
     with pytest.raises(UnsupportedCallError, match="takes rows of nodes and of edges, or of several types, together"):
         dacergnn.inference(lambda x, edges: x["a"] + x["b"], index, x)
+
+
+class Loops(Relational):
+    """The same with an edge of a type of its own from each node to itself, and edges that features weigh."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+        nodes = torch.arange(len(x))
+        edge_index = torch.cat([edge_index, torch.stack([nodes, nodes])], 1)
+        edge_type = torch.cat([edge_type, torch.full((len(x),), R - 1)])
+        return super().forward(x, edge_index, edge_type)
+
+
+@BOTH
+def test_edges_that_the_model_computes(*, compiled: bool) -> None:
+    check(Loops(), edges(), draw(N, K), compiled=compiled, batch=7, edge_type=EDGE_ARRAYS["edge_type"])
+
+
+class OtherRows(Relational):
+    """A layer that gets rows of other nodes than those that its edges lead from."""
+
+    def forward(self, x_dict: Any, edges_dict: Any, edge_type: Any) -> Tensor:
+        key = ("a", "to", "b")
+        return self.first((x_dict["b"], x_dict["b"]), edges_dict[key], edge_type[key])
+
+
+def test_rows_of_other_nodes() -> None:
+    key = ("a", "to", "b")
+    x, index = {"a": draw(N, K), "b": draw(N, K)}, {key: edges()}
+    with pytest.raises(UnsupportedCallError, match=r": RGCNConv takes edges of nodes, and not rows of these nodes\."):
+        dacergnn.inference(drawn(OtherRows()), index, x, edge_type={key: EDGE_ARRAYS["edge_type"]})
+
+
+def test_a_layer_that_keeps_its_edges() -> None:
+    layers = [drawn(pyg().GCNConv(K, K, cached=True)), drawn(pyg().RGCNConv(K, M, R))]
+    words = r"^GCNConv cannot be computed range by range: it keeps the edges of its first call\. Set cached=False\."
+    with pytest.raises(UnsupportedCallError, match=words):
+        dacergnn.inference(layers, edges(), draw(N, K), edge_type=EDGE_ARRAYS["edge_type"])
+    assert layers[0]._cached_edge_index is None
