@@ -113,7 +113,8 @@ def _first(
 ) -> dict[Any, Tensor]:
     """Returns the results by their keys, in the first way that is possible.
 
-    torch may look into compiled layers or not, into no layers, or into no steps.
+    torch may look into no layers, into those alone that are not compiled, into all, or into no steps. What it looks
+    into is proven to keep rows apart. That takes long for layers over several node types, which are called first.
 
     Raises:
         UnsupportedCallError: In no way are rows computed apart.
@@ -122,10 +123,11 @@ def _first(
     operations = parts_among(functions, is_operation)
     originals = {number: core_of(part.function).original for number, part in operations.items()}
     layers, each = parts_among(functions, is_layer), {id(s.function): Part(s.function, s.name) for s in steps}
+    ways = (layers, originals, each) if arguments[0].typed else (operations, originals, layers, each)
     problems: list[Exception] = []
-    for parts in (operations, originals, layers, each):
-        done = parts is originals and not originals
-        if done or (parts is each and any(isinstance(problem, UnsupportedCallError) for problem in problems)):
+    for number, parts in enumerate(ways):
+        refused = any(isinstance(problem, UnsupportedCallError) for problem in problems)
+        if parts in ways[:number] or (parts is each and refused):
             continue
         try:
             return results(*_read(steps, parts, arguments, device))
