@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from torch import Tensor, fx
 
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.layerwise.capture import Captured
 from dacergnn.layerwise.parts import Part, part_of
-from dacergnn.layerwise.rows import Mixed, Rows
+from dacergnn.layerwise.rows import Mixed, RowCounts, Rows
 
-if TYPE_CHECKING:
-    from dacergnn.layerwise.reading import Reading
+
+class Model(Protocol):
+    """Describes what is known of a captured model."""
+
+    graph: fx.Graph
+    captured: Captured
+    counts: RowCounts
+
+    def is_size(self, node: fx.Node) -> bool:
+        """Returns whether a node is a size, or several."""
+        ...
+
+    def is_before(self, node: fx.Node) -> bool:
+        """Returns whether a node depends on no rows of nodes."""
+        ...
+
+    def without_rows(self, node: fx.Node) -> UnsupportedCallError:
+        """Returns the error for a node that has no rows, and depends on rows of nodes."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +79,7 @@ class PartCall:
         return [node for node, count in self.rows.items() if count in kinds]
 
 
-def part_call(node: fx.Node, reading: Reading) -> PartCall:
+def part_call(node: fx.Node, model: Model) -> PartCall:
     """Returns what a part takes; it adds nodes for the ends of edges to the graph.
 
     Raises:
@@ -71,23 +90,23 @@ def part_call(node: fx.Node, reading: Reading) -> PartCall:
     others: dict[fx.Node, Any] = {}
     for given in node.all_input_nodes:
         value = given.meta["example_value"]
-        rows = _rows(given, reading)
+        rows = _rows(given, model)
         if rows is None:
-            if not reading.is_before(given):
-                raise reading.without_rows(given)
-        elif reading.is_size(given):
+            if not model.is_before(given):
+                raise model.without_rows(given)
+        elif model.is_size(given):
             raise Mixed("takes a number of rows")
-        elif rows.axis == 1 and _is_index(value) and reading.is_before(given):
-            call.edges[given] = _edges(given, node, reading)
+        elif rows.axis == 1 and _is_index(value) and model.is_before(given):
+            call.edges[given] = _edges(given, node, model)
         elif (rows.axis, rows.each) != (0, 1):
             raise Mixed("takes rows along another axis than the first")
-        elif rows.count in reading.counts.nodes:
+        elif rows.count in model.counts.nodes:
             call.rows[given] = rows.count
         else:
             others[given] = rows.count
     if any(not {e.source, e.destination} <= {*call.rows.values()} for e in call.edges.values()):
         raise Mixed("takes edges of nodes, and not rows of these nodes")
-    counts = {reading.counts.expression(edges.meta["example_value"].shape[1]): edges for edges in call.edges}
+    counts = {model.counts.expression(edges.meta["example_value"].shape[1]): edges for edges in call.edges}
     for given, count in others.items():
         if count not in counts:
             raise Mixed("takes rows of edges, and not these edges")
@@ -95,18 +114,18 @@ def part_call(node: fx.Node, reading: Reading) -> PartCall:
     return call
 
 
-def _rows(given: fx.Node, reading: Reading) -> Rows | None:
+def _rows(given: fx.Node, model: Model) -> Rows | None:
     """Returns where the rows of an argument are; edges that the model has computed are noted."""
     value = given.meta["example_value"]
-    if reading.is_size(given):
-        return None if reading.counts.multiple(value) is None else Rows(value, 0, 1)
+    if model.is_size(given):
+        return None if model.counts.multiple(value) is None else Rows(value, 0, 1)
     try:
-        return reading.counts.of(value)
+        return model.counts.of(value)
     except Mixed:
-        if not (_is_index(value) and reading.is_before(given)):
+        if not (_is_index(value) and model.is_before(given)):
             raise
-        reading.counts.add(value.shape[1], value.shape[1])
-        return reading.counts.of(value)
+        model.counts.add(value.shape[1], value.shape[1])
+        return model.counts.of(value)
 
 
 def _is_index(value: Any) -> bool:
@@ -114,17 +133,17 @@ def _is_index(value: Any) -> bool:
     return is_whole and value.dim() == 2 and type(value.shape[0]) is int and value.shape[0] == 2
 
 
-def _edges(given: fx.Node, node: fx.Node, reading: Reading) -> Edges:
-    argument, kinds = reading.captured.arguments.get(given), [*reading.counts.nodes]
+def _edges(given: fx.Node, node: fx.Node, model: Model) -> Edges:
+    argument, kinds = model.captured.arguments.get(given), [*model.counts.nodes]
     if argument is not None and isinstance(argument.group, tuple):
         source, _, destination = argument.group
     elif len(kinds) == 1:
-        source = destination = reading.counts.nodes[kinds[0]]
+        source = destination = model.counts.nodes[kinds[0]]
     else:
         raise Mixed("takes edges that the model computes, whose node types are not known")
-    with reading.graph.inserting_before(node):
-        src, dst = (reading.graph.call_function(operator.getitem, (given, row)) for row in range(2))
+    with model.graph.inserting_before(node):
+        src, dst = (model.graph.call_function(operator.getitem, (given, row)) for row in range(2))
     for row, end in enumerate((src, dst)):
         end.meta = {"example_value": given.meta["example_value"][row]}
-    groups = reading.counts.groups
+    groups = model.counts.groups
     return Edges(src, dst, groups[source], groups[destination])
