@@ -70,13 +70,18 @@ class Results:
             self._written = self._allocated((self._rows, *rows.shape[1:]), rows.dtype)
         self._written[start : start + len(rows)] = rows.to(self._written.device)
 
+    @property
+    def rows(self) -> Tensor:
+        """Returns what is written by now."""
+        assert self._written is not None
+        return self._written
+
     def finished(self) -> Tensor:
         """Returns the results; a file gets its name only now, so that it is never seen half written."""
-        assert self._written is not None
         if self._partial is not None and isinstance(self._target, str | os.PathLike):
             self._partial.replace(self._target)
             self._partial = None
-        return self._written
+        return self.rows
 
     def drop(self) -> None:
         """Removes a file that was not finished."""

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dacergnn.config import Config
 from dacergnn.errors import ArrayError, UnsupportedCallError
-from dacergnn.layerwise.arguments import by_type, check_arrays, check_batch, check_features, check_types
-from dacergnn.layerwise.arrays import Array, Results, Target, take
-from dacergnn.layerwise.calls import ONLY, Given, call, checked
-from dacergnn.layerwise.capture import FEATURES, GRAPH, Uncaptured, captured
-from dacergnn.layerwise.locality import Trial
-from dacergnn.layerwise.ranges import Key, Range, SortedEdges
+from dacergnn.layerwise.arguments import (
+    Argument,
+    arguments_of,
+    by_type,
+    check_batch,
+    check_features,
+    check_targets,
+    check_types,
+)
+from dacergnn.layerwise.arrays import Array, Target
+from dacergnn.layerwise.capture import Uncaptured, captured
+from dacergnn.layerwise.parts import Part, is_layer, is_operation, parts_among, standing_in
+from dacergnn.layerwise.ranges import ONLY, Key, checked_edges
 from dacergnn.layerwise.reading import Reading
 from dacergnn.layerwise.stage_runs import StageRuns
-from dacergnn.layerwise.stages import plan_of
-from dacergnn.layerwise.steps import Stage, Step, device_of, in_a_row, modules_of, stages_of, steps_of
+from dacergnn.layerwise.stages import Plan, plan_of
+from dacergnn.layerwise.steps import Step, device_of, in_a_row, in_words, modules_of, steps_of
 from dacergnn.modules.layer import CompiledLayer, core_of
 
 
@@ -36,12 +43,10 @@ def inference(
     x: Mapping[str, Array],
     *,
     batch: int = ...,
-    out: Mapping[str, Target] | None = ...,
-    **arrays: Mapping[Key, Array],
-) -> dict[str, Tensor]: ...
-def inference(
-    model: object, graph: Any, x: Any, *, batch: int = 4096, out: Any = None, **arrays: Any
-) -> Tensor | dict[str, Tensor]:
+    out: Mapping[str, Target] | Target | None = ...,
+    **arrays: Mapping[Key, Array] | Mapping[str, Array],
+) -> Any: ...
+def inference(model: object, graph: Any, x: Any, *, batch: int = 4096, out: Any = None, **arrays: Any) -> Any:
     """Returns the results of a trained model for all nodes, computed stage by stage and range by range.
 
     torch captures the forward of the model. A value of nodes that edges read from their sources is computed for all
@@ -54,18 +59,19 @@ def inference(
         model: A model that is called as ``model(x, graph, **arrays)``; or a list, `torch.nn.Sequential` or
             `ModuleList` of graph layers, called in this way, and functions of rows.
         graph: [2, E] integers, sources and destinations; or a dictionary of these by (source type, relation,
-            destination type), with which layers are called as ``layer(x_dict, edges_dict)``.
+            destination type).
         x: [N, ...] features, or a dictionary of these by node type: tensors, or NumPy arrays, which may be mapped
             from files (`numpy.load` with ``mmap_mode="r"``). Rows are read when a range needs them.
         batch: The number of destinations in a range.
-        out: An array, or the path of a ``.npy`` file that is written, for the results, [N, ...]; by node type if ``x``
-            is. With a path, results between stages are in temporary files beside it.
+        out: An array, or the path of a ``.npy`` file that is written, for the results, [N, ...]; a dictionary of these
+            if the model returns one. With a path, results between stages are in temporary files beside it.
         arrays: Further arguments of the model by name, with a row for each edge, such as ``edge_type`` or
-            ``edge_weight``, or for each node, such as positions; dictionaries by relation, with rows for edges, if
-            ``graph`` is one. Where there are as many nodes as edges, those whose names begin with "edge" are of edges.
+            ``edge_weight``, or for each node, such as positions; dictionaries by relation or by node type, if ``graph``
+            is one. Where there are as many nodes as edges, those whose names begin with "edge" are of edges.
 
     Returns:
-        The results, [N, ...] or by node type, on the device of ``x``; with ``out``, they share its memory.
+        The results, [N, ...], or a dictionary of these as the model returns it, on the device of ``x``; with ``out``,
+        they share its memory.
 
     Raises:
         ArrayError: An argument has the wrong type, shape, dtype or number of rows.
@@ -77,155 +83,100 @@ def inference(
     typed = isinstance(graph, Mapping)
     features: dict[str, Array] = by_type("x", x, typed, "")
     edges: dict[Key, Tensor] = by_type("graph", graph, typed, ONLY)
-    targets: dict[str, Target] = {} if out is None else by_type("out", out, typed, "")
-    others: dict[str, dict[Key, Array]] = {name: by_type(name, a, typed, ONLY) for name, a in arrays.items()}
+    targets: dict[Any, Target] = dict(out) if isinstance(out, Mapping) else {} if out is None else {None: out}
     steps = steps_of(model)
-    check_features(features, targets)
-    check_types(edges, features, "x has")
-    sorted_edges = SortedEdges(edges, {kind: len(array) for kind, array in features.items()})
+    check_features(features)
+    check_targets(targets, features)
+    check_types(edges, features)
+    edges = checked_edges(edges, {kind: len(array) for kind, array in features.items()})
+    others = {name: by_type(name, array, typed, ONLY) for name, array in arrays.items()}
+    arguments = arguments_of(features, edges, others, steps, typed)
+    home = next((a.device for a in features.values() if isinstance(a, Tensor)), torch.device("cpu"))
+    paths = [Path(target) for target in targets.values() if isinstance(target, str | os.PathLike)]
+    device, scratch = device_of(model) or home, paths[0].parent if paths else None
+    config = next((core_of(m).config for m in modules_of(model) if isinstance(m, CompiledLayer)), Config())
+
+    def results(reading: Reading, plan: Plan) -> dict[Any, Tensor]:
+        _check_keys(targets, [*reading.captured.results])
+        return StageRuns(reading, plan, batch, device).results(config, targets, scratch, home)
+
     with torch.no_grad():
-        if typed:
-            check_arrays(others, sorted_edges.edges, {}, steps)
-            return _chain(model, sorted_edges, others, batch, features, targets)
-        check_arrays(others, sorted_edges.edges, {ONLY: len(features[""])}, steps)
-        given = {name: array[ONLY] for name, array in others.items()}
-        try:
-            return _captured(model, steps, sorted_edges.edges[ONLY], features[""], given, batch, targets.get(""))
-        except Uncaptured as reason:
-            check_arrays(others, sorted_edges.edges, {}, steps)
-            try:
-                return _chain(model, sorted_edges, others, batch, features, targets)[""]
-            except UnsupportedCallError as problem:
-                raise UnsupportedCallError(f"{problem} torch does not capture the model whole: {reason}") from problem
+        found = _first(steps, arguments, device, results)
+    return found.get(None, found)
 
 
-def _chain(
-    model: object,
-    edges: SortedEdges,
-    arrays: dict[str, dict[Key, Array]],
-    batch: int,
-    features: dict[str, Array],
-    targets: dict[str, Target],
-) -> dict[str, Tensor]:
-    """Returns the results of a chain of layers, each of which is called for one range after the other."""
-    return _Run(edges, arrays, batch, device_of(model)).all(stages_of(model), features, targets)
+_Results = Callable[[Reading, Plan], dict[Any, Tensor]]
 
 
-def _captured(
-    model: object,
-    steps: list[Step],
-    edges: Tensor,
-    x: Array,
-    others: dict[str, Array],
-    batch: int,
-    target: Target | None,
-) -> Tensor:
-    """Returns the results of a model that torch captures whole.
+def _first(
+    steps: Sequence[Step], arguments: Sequence[Argument], device: torch.device, results: _Results
+) -> dict[Any, Tensor]:
+    """Returns the results by their keys, in the first way that is possible.
+
+    torch may look into no layers, into those alone that are not compiled, into all, or into no steps. What it looks
+    into is proven to keep rows apart. That takes long for layers over several node types, which are called first.
 
     Raises:
-        Uncaptured: torch does not.
+        UnsupportedCallError: In no way are rows computed apart.
     """
-    home = _home(x)
-    device = device_of(model) or home
-    who = ", ".join(step.name for step in steps)
-    forward = in_a_row(steps)
-    arguments: dict[str, Array] = {FEATURES: x, GRAPH: edges, **others}
-    path = Path(target).parent if isinstance(target, str | os.PathLike) else None
-    if min(len(x), edges.size(1)) < 2:  # torch captures such sizes as constants
-        return _whole(forward, arguments, device, Results(len(x), target, path, home), who)
-    of_edges = {n for n, a in others.items() if len(a) != len(x) or (len(x) == edges.size(1) and n.startswith("edge"))}
-    of_nodes = {FEATURES: True, **{name: name not in of_edges for name in others}}
-    parts = modules_of(model)
-    with torch.inference_mode(False), torch.no_grad():  # in that mode torch does not tell elementary operations
-        reading = Reading(captured(forward, parts, arguments, device, who), of_nodes, len(x), who)
-        plan = plan_of(reading)
-    runs = StageRuns(reading, plan, arguments, len(x), batch, device)
-    config = next((core_of(part).config for part in parts if isinstance(part, CompiledLayer)), Config())
-    return runs.results(config, target, path, home)
-
-
-def _whole(
-    forward: Callable[..., Any], arguments: dict[str, Array], device: torch.device, written: Results, who: str
-) -> Tensor:
-    """Returns the results of a graph that has not two nodes, or not two edges, from a single call."""
-    x, graph, *others = (
-        (a if isinstance(a, Tensor) else take(a, torch.arange(len(a)), device)).to(device) for a in arguments.values()
-    )
-    names = [*arguments][2:]
-    rows = checked(forward(x, graph, **dict(zip(names, others, strict=True))), len(x), who)
-    try:
-        written.write(0, rows)
-        return written.finished()
-    finally:
-        written.drop()
-
-
-class _Run:
-    """Runs the layers of a chain, and holds what they have in common."""
-
-    def __init__(
-        self, edges: SortedEdges, arrays: dict[str, dict[Key, Array]], batch: int, device: torch.device | None
-    ) -> None:
-        self._edges, self._arrays, self._batch, self._device = edges, arrays, batch, device
-
-    def all(self, stages: list[Stage], x: dict[str, Array], targets: dict[str, Target]) -> dict[str, Tensor]:
-        """Returns the results of the last stage by node type."""
-        paths = [Path(target) for target in targets.values() if isinstance(target, str | os.PathLike)]
-        scratch = paths[0].parent if paths else None
-        for stage in stages[:-1]:
-            x = dict(self._stage(stage, x, {}, scratch))
-        return self._stage(stages[-1], x, targets, scratch)
-
-    def _stage(
-        self, stage: Stage, x: dict[str, Array], targets: dict[str, Target], scratch: Path | None
-    ) -> dict[str, Tensor]:
-        """Returns the results of one stage, for the node types that have any."""
-        if stage.layer is not None:
-            check_types(self._edges.edges, x, f"{stage.name} gets")
-        written = {kind: Results(len(x[kind]), targets.get(kind), scratch, _home(x[kind])) for kind in x}
+    functions = [step.function for step in steps]
+    operations = parts_among(functions, is_operation)
+    originals = {number: core_of(part.function).original for number, part in operations.items()}
+    layers, each = parts_among(functions, is_layer), {id(s.function): Part(s.function, s.name) for s in steps}
+    ways = (layers, originals, each) if arguments[0].typed else (operations, originals, layers, each)
+    problems: list[Exception] = []
+    for number, parts in enumerate(ways):
+        refused = any(isinstance(problem, UnsupportedCallError) for problem in problems)
+        if parts in ways[:number] or (parts is each and refused):
+            continue
         try:
-            kinds = [kind for kind in x if self._ranges(stage, x, kind, written[kind])]
-            for kind in targets:
-                if kind not in kinds:
-                    raise ArrayError("out", f"has a target for {kind!r}, a type that the model gives no results for")
-            return {kind: written[kind].finished() for kind in kinds}
-        finally:
-            for result in written.values():
-                result.drop()
-
-    def _ranges(self, stage: Stage, x: dict[str, Array], kind: str, written: Results) -> bool:
-        """Writes the results of a node type range by range; returns False if the stage returns none for it."""
-        size, device = len(x[kind]), self._device or _home(x[kind])
-        for start in range(0, max(size, 1), self._batch):
-            stop = min(start + self._batch, size)
-            subgraph = self._edges.range(kind, start, stop, x) if stage.layer else _rows(kind, start, stop)
-            rows = call(stage, self._given(subgraph, x, device), kind, subgraph.destinations)
-            if rows is None:
-                return False
-            if start == 0:  # after a call, since compiled layers make choices for their first graph
-                self._trial(stage, x, device).check(stage, kind)
-            written.write(start, rows)
-        return True
-
-    def _given(self, subgraph: Range, x: dict[str, Array], device: torch.device) -> Given:
-        """Returns the arguments of a stage for a range."""
-        arrays = {
-            name: {key: take(array, subgraph.positions[key], device) for key, array in by_key.items()}
-            for name, by_key in (self._arrays.items() if subgraph.edges else ())
-        }
-        rows = {name: take(x[name], ids, device) for name, ids in subgraph.rows.items()}
-        return Given(rows, {key: edges.to(device) for key, edges in subgraph.edges.items()}, arrays)
-
-    def _trial(self, stage: Stage, x: dict[str, Array], device: torch.device) -> Trial:
-        if stage.layer is None:
-            return Trial(x, {}, {}, device)
-        return Trial(x, {key: index.size(1) for key, index in self._edges.edges.items()}, self._arrays, device)
+            return results(*_read(steps, parts, arguments, device))
+        except (Uncaptured, UnsupportedCallError) as problem:
+            problems.append(problem)
+    raise _joined(
+        problems, in_words(steps), next((part.problem for part in each.values() if part.problem is not None), None)
+    )
 
 
-def _rows(kind: str, start: int, stop: int) -> Range:
-    """Returns a range without edges, for functions of rows."""
-    return Range({kind: torch.arange(start, stop)}, slice(None), {}, {})
+def _read(
+    steps: Sequence[Step], parts: Mapping[int, nn.Module], arguments: Sequence[Argument], device: torch.device
+) -> tuple[Reading, Plan]:
+    """Returns what torch captures, where parts stand for modules and steps, and the stages of it."""
+    functions, who = [parts.get(id(step.function), step.function) for step in steps], in_words(steps)
+    for part in parts.values():
+        if isinstance(part, Part) and any(getattr(module, "cached", False) for module in modules_of(part.function)):
+            words = f"{part.name} cannot be computed range by range: it keeps the edges of its first call."
+            raise UnsupportedCallError(f"{words} Set cached=False.")
+    # in inference mode torch does not tell elementary operations
+    with standing_in(functions, parts), torch.inference_mode(False), torch.no_grad():
+        found = captured(in_a_row(steps, functions), modules_of(functions), arguments, device, who)
+        reading = Reading(found, who)
+        return reading, plan_of(reading)
 
 
-def _home(array: Array) -> torch.device:
-    return array.device if isinstance(array, Tensor) else torch.device("cpu")
+def _joined(problems: Sequence[Exception], who: str, failure: Exception | None) -> UnsupportedCallError:
+    """Returns the error for a model that can be computed in no way.
+
+    Args:
+        failure: What a call of a step with a few rows has raised.
+    """
+    refused = next((problem for problem in problems if isinstance(problem, UnsupportedCallError)), None)
+    if refused is not None and refused is problems[0]:
+        return refused
+    whole = f"torch does not capture the model whole: {problems[0]}."
+    if refused is not None:
+        return UnsupportedCallError(f"{refused} {whole}")
+    if failure is not None:
+        whole = f"a call with a few rows ends with {type(failure).__name__}: {failure}. {whole}"
+    return UnsupportedCallError(f"{who} cannot be computed range by range: {whole}")
+
+
+def _check_keys(targets: Mapping[Any, Target], keys: Sequence[Any]) -> None:
+    """Raises ArrayError unless the model has results for all targets."""
+    for key, target in targets.items():
+        if (key is None) != (None in keys):
+            returned = "a tensor" if None in keys else "a dictionary"
+            rule = f"is a {type(target).__name__}" if key is None else "is a dictionary"
+            raise ArrayError("out", f"{rule}, and the model returns {returned}; give what takes results of this kind")
+        if key not in keys:
+            raise ArrayError("out", f"has a target for {key!r}, a type that the model gives no results for")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -12,8 +13,11 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import UnsupportedCallError, UnsupportedLayerError
-from dacergnn.layerwise.capture import FEATURES, GRAPH, Captured, Uncaptured
-from dacergnn.layerwise.rewrites import make_functional, name_of
+from dacergnn.layerwise.arguments import FEATURES, GRAPH
+from dacergnn.layerwise.capture import Captured, Uncaptured
+from dacergnn.layerwise.part_calls import PartCall, part_call
+from dacergnn.layerwise.parts import part_of, run_part
+from dacergnn.layerwise.rewrites import drop_empty, is_empty, make_functional, name_of
 from dacergnn.layerwise.rows import CREATIONS, Mixed, RowCheck, RowCounts, Rows
 from dacergnn.modules.capture.ends import gather_of, ids_of, is_view, reduction_of
 from dacergnn.modules.capture.integers import Integers
@@ -31,6 +35,8 @@ class Way(Enum):
     """They are read from rows of nodes by an end of edges."""
     REDUCTION = auto()
     """They are reduced from rows of edges by an end of edges."""
+    PART = auto()
+    """They are what a part of the model that is called as it is returns for in-edges and the sources of these."""
     CREATION = auto()
     """They are all the same number."""
     ROWS = auto()
@@ -58,54 +64,74 @@ class Reading:
     """Reads what torch has captured of a model.
 
     Args:
-        kinds: Whether each argument has rows of nodes.
-        nodes: The number of nodes.
         who: The name of the model in messages.
     """
 
-    def __init__(self, captured: Captured, kinds: dict[str, bool], nodes: int, who: str) -> None:
+    def __init__(self, captured: Captured, who: str) -> None:
         self.who, self.captured = who, captured
         self.graph = captured.module.graph
         make_functional(captured.module, who)
+        drop_empty(self.graph)
         if any("autocast" in name_of(node) for node in self.graph.nodes):
             raise self._refusal("it turns autocast on or off", "Turn it on around the call of inference")
-        self.places = {node: i for i, node in enumerate(self.graph.nodes)}
-        self.counts = self._counts(kinds)
-        self.of_nodes = {node for node, name in captured.arguments.items() if name != GRAPH and kinds[name]}
-        self._integers = Integers(self.graph)
-        self._note_ends()
+        self.counts = self._counts()
+        of_groups = {node: argument.group for node, argument in captured.arguments.items()}
+        self.of_nodes = {node for node, group in of_groups.items() if isinstance(group, str) and not is_empty(node)}
         self._before = self._computed_before()
+        self.calls = {node: self._call(node) for node in [*self.graph.nodes] if self._is_part(node)}
+        self.places = {node: i for i, node in enumerate(self.graph.nodes)}
+        self._integers = Integers(self.graph)
+        self._before = self._computed_before()
+        self._note_ends()
         self._problems: dict[fx.Node, tuple[str | None, bool]] = {}
         self._ways: dict[fx.Node, Way] = {}
         self._moves: dict[fx.Node, Move | None] = {}
-        self._check_result(nodes)
+        self.kinds: dict[fx.Node, Any] = {}
+        """The number of nodes of the type that ends of edges are of."""
+        for node, edges in ((node, edges) for node, call in self.calls.items() for edges in call.edges.values()):
+            self._note_kind(node, self.same(edges.src), edges.source)
+            self._note_kind(node, self.same(edges.dst), edges.destination)
+        for result in captured.results.values():
+            self._check_result(result)
 
-    def _counts(self, kinds: dict[str, bool]) -> RowCounts:
-        nodes: list[Any] = []
-        edges: list[Any] = []
-        for node, name in self.captured.arguments.items():
-            shape = node.meta["example_value"].shape
-            if name == GRAPH:
-                edges.insert(0, shape[1])
-            elif name == FEATURES:
-                nodes.insert(0, shape[0])
-            else:
-                (nodes if kinds[name] else edges).append(shape[0])
-        counts = RowCounts(nodes, edges)
-        if not _varies(counts.edges) and not self._has_rows_of_edges(counts.edges):
-            raise Uncaptured(f"it captures {self.who} for {counts.edges} edges alone")
-        for what, count in (("nodes", counts.nodes), ("edges", counts.edges)):
+    def _counts(self) -> RowCounts:
+        sizes: dict[Any, list[Any]] = {}
+        for node, argument in self.captured.arguments.items():
+            size = node.meta["example_value"].shape[argument.axis]
+            if type(size) is not int or size > 0:
+                sizes.setdefault(argument.group, []).insert(0 if argument.name in (FEATURES, GRAPH) else 1 << 30, size)
+        counts = RowCounts(sizes)
+        for group, count in counts.groups.items():
+            rows = "nodes" if isinstance(group, str) else "edges"
+            if rows == "edges" and not _varies(count) and not self._has_rows_of_edges(count):
+                raise Uncaptured(f"it captures {self.who} for {count} edges{_of(group)} alone")
             if not _varies(count):
-                problem = f"it takes no other number of {what} than {count}"
-                raise self._refusal(problem, f"Give parameters with a row for each of the {what} as an argument")
-        if counts.nodes == counts.edges:
-            raise self._refusal("it takes rows of nodes and of edges together", "Compute them apart")
+                problem = f"it takes no other number of {rows}{_of(group)} than {count}"
+                raise self._refusal(problem, f"Give parameters with a row for each of the {rows} as an argument")
+        if len({*counts.groups.values()}) < len(counts.groups):
+            problem = "it takes rows of nodes and of edges, or of several types, together"
+            raise self._refusal(problem, "Compute them apart")
         return counts
 
     def _has_rows_of_edges(self, edges: Any) -> bool:
         """Returns whether a parameter has as many rows as there are edges."""
         given = [value for value in self.captured.given.values() if isinstance(value, Tensor) and value.dim()]
         return any(value.shape[0] == edges for value in given)
+
+    def _is_part(self, node: fx.Node) -> bool:
+        return node.target is run_part and not self.is_before(node)
+
+    def _call(self, node: fx.Node) -> PartCall:
+        """Returns what a call of a part takes; it adds nodes for the ends of its edges to the graph."""
+        try:
+            return part_call(node, self)
+        except Mixed as problem:
+            raise self.refused(node, str(problem)) from None
+
+    def call(self, node: fx.Node) -> PartCall | None:
+        """Returns the call of a part that a node is a result of; None for other nodes."""
+        source = node.args[0] if node.target is operator.getitem else None
+        return self.calls.get(source) if isinstance(source, fx.Node) else None
 
     def _note_ends(self) -> None:
         """Notes the numbers of edges that the model has computed, with self loops for example."""
@@ -115,20 +141,22 @@ class Reading:
             if end is not None:
                 self.counts.add(*(n.meta["example_value"].shape[0] for n in (end, self.same(end))))
 
-    def _check_result(self, nodes: int) -> None:
-        value = self.captured.result.meta["example_value"]
-        if value.dim() and self.counts.expression(value.shape[0]) == self.counts.nodes:
+    def _check_result(self, result: fx.Node) -> None:
+        value = result.meta["example_value"]
+        if is_empty(result) or (value.dim() and self.counts.expression(value.shape[0]) in self.counts.nodes):
             return
         for node in self.graph.nodes:
             if not self.is_before(node) and not self.is_size(node):
                 self.rows(node)
-        if value.dim() and value.shape[0] == nodes and self.rows(self.captured.result) is None:
-            raise self.without_rows(self.captured.result)
-        shape = [nodes if self.counts.expression(s) == self.counts.nodes else s for s in value.shape]
-        found = [s if isinstance(s, int) else str(s) for s in shape]
-        raise UnsupportedLayerError(
-            "shape of the result", found, f"give steps that return a row for each node, here {nodes}", self.who
-        )
+        sizes = {a.group: a.array.shape[a.axis] for a in self.captured.arguments.values()}
+        nodes = {size for group, size in sizes.items() if isinstance(group, str)}
+        if value.dim() and type(value.shape[0]) is int and value.shape[0] in nodes and self.rows(result) is None:
+            raise self.without_rows(result)
+        groups = {count: group for group, count in self.counts.groups.items()}
+        shape = [self.counts.expression(size) for size in value.shape]
+        found = [sizes[groups[size]] if size in groups else size for size in shape]
+        remedy = f"give steps that return a row for each node, here {' or '.join(map(str, sorted(nodes)))}"
+        raise UnsupportedLayerError("shape of the result", found, remedy, self.who)
 
     def _computed_before(self) -> set[fx.Node]:
         """Returns the nodes that depend on no rows of nodes."""
@@ -154,7 +182,7 @@ class Reading:
 
     def _known(self, size: Any) -> bool:
         symbols = getattr(self.counts.expression(size), "free_symbols", set())
-        return symbols <= {self.counts.nodes, self.counts.edges}
+        return symbols <= {*self.counts.groups.values()}
 
     def is_before(self, node: fx.Node) -> bool:
         """Returns whether a node depends on no rows of nodes."""
@@ -167,6 +195,11 @@ class Reading:
         except Mixed as problem:
             raise self.refused(node, str(problem)) from None
         return next((rows for rows in found if rows is not None), None)
+
+    def count(self, node: fx.Node) -> Any:
+        """Returns the number of rows of a node's tensors; None if they have none."""
+        rows = self.rows(node)
+        return None if rows is None else rows.count
 
     def same(self, node: fx.Node) -> fx.Node:
         """Returns one node for all that hold the same integers."""
@@ -185,6 +218,8 @@ class Reading:
     def _way(self, node: fx.Node) -> Way:
         if node.op in ("placeholder", "get_attr") or (self.is_before(node) and self._is_small(node)):
             return Way.ARRAY
+        if self.call(node) is not None:
+            return Way.PART
         move = self.move(node)
         if move is not None:
             return Way.GATHER if move.target is None else Way.REDUCTION
@@ -201,7 +236,8 @@ class Reading:
         while open_nodes:
             current = open_nodes.pop()
             value: Any = current.meta.get("example_value")
-            is_graph = self.captured.arguments.get(current) == GRAPH
+            argument = self.captured.arguments.get(current)
+            is_graph = argument is not None and argument.name == GRAPH
             floating = isinstance(value, Tensor) and value.is_floating_point()
             if current in self.captured.given and isinstance(value, Tensor) and value.dim():
                 return False
@@ -227,7 +263,8 @@ class Reading:
         else:
             return None
         of_nodes = rows if target is None else target
-        if self.rows(of_nodes) != Rows(self.counts.nodes, 0, 1):
+        kind = self.rows(of_nodes)
+        if kind is None or kind.count not in self.counts.nodes or (kind.axis, kind.each) != (0, 1):
             return None
         end = ids_of(index, _INDEX_TYPES)
         if end is None:
@@ -237,7 +274,7 @@ class Reading:
         end = self.same(end)
         expected = self.rows(end)
         is_matrix = target is None and index.meta["example_value"].dim() != 1
-        if expected is None or expected.count == self.counts.nodes or is_matrix:
+        if expected is None or expected.count in self.counts.nodes or is_matrix:
             raise self.refused(node, "reads rows by numbers that are no ends of edges")
         for view in self.views(index, end):
             problem, _ = self._checked(view)
@@ -245,7 +282,12 @@ class Reading:
                 raise self.refused(view, problem)
         if self.rows(index) != expected or (target is not None and self.rows(rows) != expected):
             raise self.refused(node, "takes another number of rows than there are edges")
+        self._note_kind(node, end, kind.count)
         return Move(rows, index, end, target)
+
+    def _note_kind(self, node: fx.Node, end: fx.Node, kind: Any) -> None:
+        if self.kinds.setdefault(end, kind) != kind:
+            raise self.refused(node, "reads rows of one node type by ends of edges that are of another")
 
     def views(self, index: fx.Node, end: fx.Node) -> list[fx.Node]:
         """Returns the views that lead from the ends of edges to an index."""
@@ -282,7 +324,7 @@ class Reading:
                 getattr(args[0], target)(*args[1:], **kwargs) if node.op == "call_method" else target(*args, **kwargs)
         except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError, KeyError) as error:
             return f"is not known to keep rows apart ({type(error).__name__})", False
-        if not (_varies(self.counts.nodes) and _varies(self.counts.edges)):
+        if not all(map(_varies, self.counts.groups.values())):
             raise self.refused(node, "is described by torch for this number of rows alone")
         has_sizes = any(self.is_size(n) for n in node.all_input_nodes)
         if check.takes_numbers and (check.takes_shapes or not has_sizes):
@@ -292,19 +334,27 @@ class Reading:
     def refused(self, node: fx.Node, problem: str) -> UnsupportedCallError:
         """Returns the error for a node that does not keep rows apart."""
         remedy = "Compute it on the results for all nodes, or give what it yields as an argument"
-        return self._refusal(f"{name_of(node)} at {place_of(node)} {problem}", remedy)
+        number: Any = node.args[0] if node.target is run_part else None
+        what = f"{name_of(node)} at {place_of(node)}" if number is None else part_of(number).name
+        return self._refusal(f"{what} {problem}", remedy)
 
     def without_rows(self, node: fx.Node) -> UnsupportedCallError:
         """Returns the error for a node that has no rows, and depends on rows of nodes."""
         while not any(self._has_rows(n) for n in node.all_input_nodes):
             node = next(n for n in node.all_input_nodes if not self.is_before(n))
-        return self.refused(node, self._checked(node)[0] or "depends on all rows at once")
+        problem = None if node.target is run_part else self._checked(node)[0]
+        return self.refused(node, problem or "depends on all rows at once")
 
     def _has_rows(self, node: fx.Node) -> bool:
         return not self.is_size(node) and self.rows(node) is not None
 
     def _refusal(self, problem: str, remedy: str) -> UnsupportedCallError:
         return UnsupportedCallError(f"{self.who} cannot be computed range by range: {problem}. {remedy}.")
+
+
+def _of(group: Any) -> str:
+    """Returns the words that name a group in a message."""
+    return f" of {group!r}" if any(group) else ""
 
 
 def _varies(count: Any) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.modules.capture.ends import reduction_of
 from dacergnn.modules.capture.sources import place_of
 
 _OPERATORS = frozenset(
@@ -62,6 +63,28 @@ def make_functional(module: fx.GraphModule, who: str) -> None:
             copy.meta = dict(target.meta)
             places[copy] = places[node]
             node.replace_input_with(target, copy)
+
+
+def drop_empty(graph: fx.Graph) -> None:
+    """Makes tensors that have no elements whatever the graph constants, and leaves out reductions of such."""
+    for node in [*graph.nodes]:
+        reduction = reduction_of(node)
+        if reduction is not None and is_empty(reduction[1]):
+            node.replace_all_uses_with(reduction[0])
+        elif node.op in ("call_function", "call_method") and is_empty(node) and not _is_result(node):
+            made = node.meta["example_value"]
+            node.op, node.target = "call_function", torch.zeros
+            node.args, node.kwargs = (tuple(made.shape),), {"dtype": made.dtype, "device": made.device}
+
+
+def _is_result(node: fx.Node) -> bool:
+    return any(user.op == "output" for user in node.users)
+
+
+def is_empty(node: fx.Node) -> bool:
+    """Returns whether a node is a tensor without elements whatever the graph."""
+    value = node.meta.get("example_value")
+    return isinstance(value, Tensor) and any(type(size) is int and size == 0 for size in value.shape)
 
 
 def name_of(node: fx.Node) -> str:

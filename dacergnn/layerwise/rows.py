@@ -6,7 +6,7 @@ are known to keep rows apart; sizes that are symbols tell where the rows are. Al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -77,23 +77,23 @@ class RowCounts:
     """Finds rows in the shapes of tensors.
 
     Args:
-        nodes: The size that is the number of nodes, in all arguments that have it.
-        edges: The same for edges.
+        sizes: The sizes that are the number of nodes of a type, or of edges of a relation, in all arguments that have
+            it; those that vary.
     """
 
-    def __init__(self, nodes: Iterable[Any], edges: Iterable[Any]) -> None:
-        self._sizes = [*nodes], [*edges]
+    def __init__(self, sizes: Mapping[Any, list[Any]]) -> None:
+        self._sizes = sizes
         self._others: list[tuple[Any, Any]] = []
 
     @property
-    def nodes(self) -> Any:
-        """Returns the number of nodes as an expression."""
-        return _expression(self._sizes[0][0])
+    def groups(self) -> dict[Any, Any]:
+        """Returns the numbers of nodes and edges as expressions, by the groups of arguments."""
+        return {group: _expression(same[0]) for group, same in self._sizes.items()}
 
     @property
-    def edges(self) -> Any:
-        """Returns the number of edges as an expression."""
-        return _expression(self._sizes[1][0])
+    def nodes(self) -> dict[Any, str]:
+        """Returns the node types by their numbers of nodes."""
+        return {count: group for group, count in self.groups.items() if isinstance(group, str)}
 
     def add(self, size: Any, same: Any) -> None:
         """Notes the number of edges that the model has computed, and the first size that is the same number."""
@@ -104,8 +104,8 @@ class RowCounts:
         found = _expression(size)
         if not hasattr(found, "xreplace"):
             return found
-        same = {_expression(s): _expression(sizes[0]) for sizes in self._sizes for s in sizes[1:]}
-        return found.xreplace(same)
+        same = {_expression(s): _expression(sizes[0]) for sizes in self._sizes.values() for s in sizes[1:]}
+        return found.xreplace(same) if same else found
 
     def of(self, tensor: Tensor) -> Rows | None:
         """Returns the rows of a tensor; None if its shape is the same for all graphs.
@@ -123,7 +123,10 @@ class RowCounts:
         expression = self.expression(size)
         if not getattr(expression, "free_symbols", None):
             return None
-        for other, same in ((self.nodes,) * 2, (self.edges,) * 2, *self._others):
+        counts = [*self.groups.values()]
+        if expression in counts:
+            return expression, 1
+        for other, same in (*((count, count) for count in counts), *self._others):
             factor = expression / self.expression(other)
             if factor.is_Integer:
                 return self.expression(same), int(factor)
@@ -190,7 +193,7 @@ class RowCheck(TorchDispatchMode):
             if other is None or other.count != rows[0].count:
                 raise Mixed("depends on all rows at once, or on some of them alone")
         if any(r.count != rows[0].count for r in rows):
-            raise Mixed("takes rows of nodes and of edges together")
+            raise Mixed("takes rows of nodes and of edges, or of several types, together")
 
     def _check_kind(
         self, name: str, function: Any, given: Mapping[str, Any], rows: list[Rows], results: list[Tensor]

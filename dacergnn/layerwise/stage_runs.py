@@ -12,11 +12,11 @@ from torch.fx.node import map_arg
 
 from dacergnn.config import Config
 from dacergnn.errors import GraphError
-from dacergnn.layerwise.arrays import Array, Results, Target, take
-from dacergnn.layerwise.capture import GRAPH
+from dacergnn.layerwise.arrays import Results, Target, take
+from dacergnn.layerwise.locality import Trial
 from dacergnn.layerwise.ranges import ByDestination, numbers_among
 from dacergnn.layerwise.reading import Reading
-from dacergnn.layerwise.stages import Count, Input, Own, Plan, Read, Stage
+from dacergnn.layerwise.stages import Count, Hood, Input, Own, Plan, Read, Stage
 from dacergnn.modules.capture.backend import GraphCore
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.graphs import GraphCache
@@ -29,34 +29,45 @@ class StageRuns:
     """Runs the stages of one inference.
 
     Args:
-        arguments: The arguments by name; features, and what has rows of nodes, are read range by range.
         batch: The number of destinations in a range.
         device: The device that stages run on.
     """
 
-    def __init__(
-        self, reading: Reading, plan: Plan, arguments: Mapping[str, Array], nodes: int, batch: int, device: torch.device
-    ) -> None:
-        self._reading, self._plan, self._arguments = reading, plan, arguments
-        self._nodes, self._batch, self._device = nodes, batch, device
+    def __init__(self, reading: Reading, plan: Plan, batch: int, device: torch.device) -> None:
+        self._reading, self._plan, self._batch, self._device = reading, plan, batch, device
+        self._arguments = {node: argument.array for node, argument in reading.captured.arguments.items()}
+        groups = reading.counts.groups
+        self._sizes = {groups[a.group]: a.array.shape[a.axis] for a in reversed(reading.captured.arguments.values())
+                       if a.group in groups}  # fmt: skip
+        """The numbers of nodes and edges, by their symbols."""
         self._values: dict[fx.Node, Any] = self._before()
         self._found = {end: ByDestination(self._values[end]) for stage in plan.stages for end in stage.ends}
 
-    def results(self, config: Config, target: Target | None, scratch: Path | None, home: torch.device) -> Tensor:
-        """Returns the results of the last stage.
+    def results(
+        self, config: Config, targets: Mapping[Any, Target], scratch: Path | None, home: torch.device
+    ) -> dict[Any, Tensor]:
+        """Returns the results by their keys.
 
         Args:
-            target: What takes them; None for memory.
+            targets: What takes them; others are in memory.
             scratch: A folder for what lies between stages; None for memory.
             home: The device of what lies in memory.
         """
-        *stages, last = self._plan.stages
-        for place, stage in enumerate(stages, 1):
-            self._values.update(self._computed(stage, config, {}, scratch, home))
-            self._forget([node for s in stages[:place] for node in s.outputs], self._plan.stages[place:])
-        result = self._reading.captured.result
-        targets = {} if target is None else {result: target}
-        return self._computed(last, config, targets, scratch, home)[result]
+        results = self._reading.captured.results
+        written: dict[fx.Node, Results] = {}
+        try:
+            for key, node in results.items():
+                count = self._reading.count(node)
+                written[node] = Results(self._sizes.get(count, 0), targets.get(key), scratch, home)
+                if count is None:  # of a type without nodes
+                    written[node].write(0, self._values[node])
+            for place, stage in enumerate(self._plan.stages, 1):
+                self._compute(stage, config, written, scratch, home)
+                self._forget([node for s in self._plan.stages[:place] for node in s.outputs], self._plan.stages[place:])
+            return {key: written[node].finished() for key, node in results.items()}
+        finally:
+            for result in written.values():
+                result.drop()
 
     def _forget(self, nodes: list[fx.Node], later: list[Stage]) -> None:
         """Drops results that no later stage takes."""
@@ -65,27 +76,50 @@ class StageRuns:
             if node not in used:
                 self._values.pop(node, None)
 
-    def _computed(
-        self, stage: Stage, config: Config, targets: Mapping[fx.Node, Target], scratch: Path | None, home: torch.device
-    ) -> dict[fx.Node, Tensor]:
-        """Returns the outputs of a stage for all nodes."""
-        written = {node: Results(self._nodes, targets.get(node), scratch, home) for node in stage.outputs}
-        try:
-            run = self._runner(stage, config)
-            for start in range(0, self._nodes, self._batch):
-                inputs = self._inputs(stage, start, min(start + self._batch, self._nodes))
-                for result, rows in zip(written.values(), run(*inputs), strict=True):
-                    result.write(start, rows)
-            return {node: result.finished() for node, result in written.items()}
-        finally:
-            for result in written.values():
-                result.drop()
+    def _compute(
+        self, stage: Stage, config: Config, written: Mapping[fx.Node, Results], scratch: Path | None, home: torch.device
+    ) -> None:
+        """Computes the outputs of a stage for all nodes."""
+        size = self._sizes[stage.kind]
+        outputs = {node: written.get(node) or Results(size, None, scratch, home) for node in stage.outputs}
+        run = self._runner(stage, config)
+        for start in range(0, size, self._batch):
+            rows = run(*self._inputs(stage, start, min(start + self._batch, size)))
+            for call in stage.calls if start == 0 else ():  # after compiled layers have made choices for the range
+                self._check_part(call, stage.kind)
+            for result, found in zip(outputs.values(), rows, strict=True):
+                result.write(start, found)
+        self._values.update({node: result.rows for node, result in outputs.items()})
+
+    def _check_part(self, node: fx.Node, kind: Any) -> None:
+        """Tests a part on small graphs, for the results of one node type."""
+        call = self._reading.calls[node]
+        places = [user.args[1] for user in node.users if self._reading.count(user) == kind]
+
+        def sample(given: fx.Node, count: int) -> Tensor:
+            value, array = given.meta["example_value"], self._values.get(given)
+            shape = (count, *value.shape[1:])
+            if value.is_floating_point():
+                made = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+            elif array is None or not len(array):
+                made = torch.zeros(shape)
+            else:  # integers may be types, of which not all are known
+                made = take(array, torch.arange(count) * 7919 % len(array), self._device)
+            return made.to(self._device, value.dtype)
+
+        def run(given: Mapping[fx.Node, Tensor]) -> Tensor:
+            args, kwargs = map_arg((node.args, node.kwargs), lambda n: given[n] if n in given else self._values[n])
+            results: Any = node.target
+            found = results(*args, **kwargs)
+            return torch.cat([found[place].reshape(len(found[place]), -1) for place in places], 1)
+
+        Trial(call, kind, sample, run).check()
 
     def _runner(self, stage: Stage, config: Config) -> Callable[..., Any]:
-        """Returns a function that runs a stage for a range: compiled, if rows move along edges."""
+        """Returns a function that runs a stage for a range: compiled, if rows move along edges in its own Python."""
         values = {name: self._values[node] for name, node in stage.constants.items()}
         module = fx.GraphModule(values, stage.graph, self._reading.who)
-        if not any(isinstance(given, Read) for given in stage.inputs):
+        if stage.calls or not any(isinstance(given, Read) for given in stage.inputs):
             return module
         core = GraphCore(module, config, GraphCache(config.check_graph), "warn")
         forward = CapturedForward(core, type(module).forward)
@@ -98,14 +132,15 @@ class StageRuns:
 
     def _inputs(self, stage: Stage, start: int, stop: int) -> list[Any]:
         positions = {end: self._found[end].positions(start, stop) for end in stage.ends}
-        own = torch.arange(start, stop)
-        read: dict[tuple[fx.Node, fx.Node], Tensor] = {}
+        own = torch.arange(start, stop, device=self._device)
+        read: dict[Hood, Tensor] = {}
 
-        def rows_read(source: fx.Node, end: fx.Node) -> Tensor:
-            """Returns the nodes that the edges of a range read, each once."""
-            if (source, end) not in read:
-                read[source, end] = self._values[source][positions[end]].long().unique()
-            return read[source, end]
+        def rows_of(hood: Hood) -> Tensor:
+            """Returns the nodes whose rows are in memory."""
+            if hood not in read:
+                sources = [self._values[source][positions[end]].long() for source, end in hood.reads]
+                read[hood] = torch.cat([*sources, own[: len(own) * hood.own]]).unique()
+            return read[hood]
 
         def made(given: Input) -> Any:
             if isinstance(given, Count):
@@ -114,11 +149,9 @@ class StageRuns:
                 which = own if given.end is None else positions[given.end]
                 return take(self._values[given.array], which, self._device)
             if isinstance(given, Read):
-                return take(self._values[given.array], rows_read(given.source, given.end), self._device)
-            nodes = self._values[given.source][positions[given.end]].long()
-            if given.source is given.end:
-                return nodes - start
-            return numbers_among(rows_read(given.source, given.end), nodes)
+                return take(self._values[given.array], rows_of(given.hood), self._device)
+            nodes = own if given.ends is None else self._values[given.ends[0]][positions[given.ends[1]]].long()
+            return nodes - start if given.hood is None else numbers_among(rows_of(given.hood), nodes)
 
         return [made(given) for given in stage.inputs]
 
@@ -131,37 +164,28 @@ class StageRuns:
             new = [] if reading.is_known_size(node) else [n for n in node.all_input_nodes if n not in needed]
             needed.update(new)
             open_nodes += new
-        edges = self._arguments[GRAPH].shape[1]
         for node in reading.graph.nodes:
             if node in needed:
-                values[node] = self._value(node, values, edges)
-        arguments = {node: self._arguments[name] for node, name in reading.captured.arguments.items()}
+                values[node] = self._value(node, values)
         kept = {node: value for node, value in values.items() if node in self._plan.before}
-        for end in kept.keys() & self._ends():
-            self._check(kept[end])
-        return arguments | kept
+        for end in kept.keys() & reading.kinds.keys():
+            self._check(kept[end], self._sizes[reading.kinds[end]])
+        return self._arguments | kept
 
-    def _ends(self) -> set[fx.Node]:
-        sources = {i.source for stage in self._plan.stages for i in stage.inputs if not isinstance(i, Count | Own)}
-        return sources.union(*(stage.ends for stage in self._plan.stages))
-
-    def _check(self, numbers: Tensor) -> None:
-        if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < self._nodes:
+    def _check(self, numbers: Tensor, nodes: int) -> None:
+        if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < nodes:
             lies = f"lie between {int(numbers.min())} and {int(numbers.max())}"
-            raise GraphError(f"edges that the model computes {lies}, but there are {self._nodes} nodes.")
+            raise GraphError(f"edges that the model computes {lies}, but there are {nodes} nodes.")
 
-    def _value(self, node: fx.Node, values: Mapping[fx.Node, Any], edges: int) -> Any:
+    def _value(self, node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
         reading = self._reading
         if reading.is_known_size(node):
-            counts = reading.counts
-            size = counts.expression(node.meta["example_value"])
-            return (
-                size if isinstance(size, int) else int(size.xreplace({counts.nodes: self._nodes, counts.edges: edges}))
-            )
+            size = reading.counts.expression(node.meta["example_value"])
+            return size if isinstance(size, int) else int(size.xreplace(self._sizes))
         if node in reading.captured.given:
             return reading.captured.given[node]
         if node.op == "placeholder":
-            array = self._arguments[reading.captured.arguments[node]]
+            array = self._arguments[node]
             whole = array if isinstance(array, Tensor) else take(array, torch.arange(len(array)), self._device)
             return whole.to(self._device)
         if node.op == "get_attr":

@@ -8,34 +8,18 @@ model may be in several stages, and for several ends of edges: it is copied into
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from dacergnn.layerwise.reading import Move, Reading, Way
-from dacergnn.layerwise.rewrites import name_of
-from dacergnn.modules.capture.ends import is_view
-
-_Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Describes a node of the model in a stage.
-
-    Args:
-        node: The node.
-        end: The destinations by which the edges of its rows are chosen; None for rows of nodes.
-        as_index: Whether it holds numbers of rows that are in memory, in place of those of the whole graph.
-    """
-
-    node: fx.Node
-    end: fx.Node | None
-    as_index: bool = False
+from dacergnn.layerwise.levels import Copy, Levels, parts_of, postorder
+from dacergnn.layerwise.part_calls import PartCall
+from dacergnn.layerwise.parts import run_part
+from dacergnn.layerwise.reading import Reading, Way
+from dacergnn.layerwise.rewrites import is_empty, name_of
 
 
 @dataclass(frozen=True)
@@ -54,23 +38,41 @@ class Own:
 
 
 @dataclass(frozen=True)
+class Hood:
+    """Describes rows of nodes that are in memory, each once: those that edges read, and perhaps those of the range.
+
+    Args:
+        reads: The sources, and the destinations by which edges are chosen.
+        own: Whether rows of the range are among them.
+    """
+
+    reads: tuple[tuple[fx.Node, fx.Node], ...]
+    own: bool = False
+
+
+@dataclass(frozen=True)
 class Read:
-    """Describes an input: the rows of an array of nodes that edges read by ``source``, each once."""
+    """Describes an input: the rows of an array of nodes that are in memory."""
 
     array: fx.Node
-    source: fx.Node
-    end: fx.Node
+    hood: Hood
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Describes an input: for each edge of ``end``, the position of a node among the rows that are in memory."""
+    """Describes an input: positions among the rows that are in memory.
 
-    source: fx.Node
-    end: fx.Node
+    Args:
+        ends: A node for each edge, and the destinations by which edges are chosen; None for the nodes of the range.
+        hood: The rows; None for those of the range.
+    """
+
+    ends: tuple[fx.Node, fx.Node] | None
+    hood: Hood | None
 
 
 Input = Count | Own | Read | Numbers
+_Needed = dict[int, dict[fx.Node, None]]
 
 
 @dataclass
@@ -78,18 +80,22 @@ class Stage:
     """Describes a stage.
 
     Args:
+        kind: The number of nodes of the type that it computes rows of.
         graph: What is run for each range.
         inputs: What it takes.
         outputs: The nodes whose rows it returns, in order.
         ends: The destinations of the edges in it.
         constants: The nodes whose values are attributes in the graph, by the names of these.
+        calls: The parts that it calls as they are.
     """
 
+    kind: Any
     graph: fx.Graph
     inputs: list[Input]
     outputs: list[fx.Node]
     ends: list[fx.Node]
     constants: dict[str, fx.Node]
+    calls: list[fx.Node]
 
 
 @dataclass
@@ -107,109 +113,19 @@ def plan_of(reading: Reading) -> Plan:
         UnsupportedCallError: A part of it is not computed row by row.
     """
     plan = Plan()
-    levels = _Levels(reading)
-    result = Copy(reading.captured.result, None)
-    needed: dict[int, dict[fx.Node, None]] = {levels.level(result): {result.node: None}}
-    for number in range(max(needed), -1, -1):
-        outputs = [*needed.get(number, ())]
-        if outputs:
-            plan.stages.insert(0, _Builder(reading, levels, number, needed, plan).stage(outputs))
-    return plan
-
-
-class _Levels:
-    """Finds the stage in which a node can be computed: the first is 0."""
-
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        self._levels: dict[Copy, int] = {}
-        self._reduced: dict[Copy, bool] = {}
-
-    def level(self, copy: Copy) -> int:
-        """Returns the first stage in which a node can be computed for a range."""
-        for item in postorder([copy], self._parts, self._levels):
-            steps = [self._levels[part] + (part.end is None and self.is_read(item, part)) for part in self._parts(item)]
-            self._levels[item] = max(steps, default=0)
-        return self._levels[copy]
-
-    def is_read(self, copy: Copy, part: Copy) -> bool:
-        """Returns whether ``part`` is an array that a gather reads rows of other nodes of, and that is computed."""
-        move = self.reading.move(copy.node) if copy.end is not None and not copy.as_index else None
-        gathered = move is not None and move.target is None and part.node is move.rows and move.end is not copy.end
-        return gathered and self.reading.way(part.node) is not Way.ARRAY
-
-    def is_reduced(self, copy: Copy) -> bool:
-        """Returns whether rows of nodes depend on edges of the stage."""
-        inside = self._within
-        for item in postorder([copy], inside, self._reduced):
-            is_reduction = self.reading.way(item.node) is Way.REDUCTION
-            self._reduced[item] = is_reduction or any(self._reduced[part] for part in inside(item))
-        return self._reduced[copy]
-
-    def _within(self, copy: Copy) -> list[Copy]:
-        return [part for part in self._parts(copy) if part.end is None]
-
-    def _parts(self, copy: Copy) -> list[Copy]:
-        return [*parts_of(self.reading, copy)]
-
-
-def parts_of(reading: Reading, copy: Copy) -> Iterable[Copy]:
-    """Returns what rows are computed from.
-
-    Raises:
-        UnsupportedCallError: They are not of the nodes or edges that they are used for.
-    """
-    node, end = copy.node, copy.end
-    if copy.as_index:
-        if not is_view(node):
-            return
-        first, *others = node.all_input_nodes
-        yield Copy(first, end, as_index=True)
-        yield from (Copy(n, end) for n in others if not reading.is_size(n) and n is not first)
-        return
-    rows = reading.rows(node)
-    if rows is None:
-        return
-    way = reading.way(node)
-    count = reading.counts.nodes if end is None else _count(reading, end)
-    if rows.count != count:
-        raise reading.refused(node, "takes rows of nodes and of edges together")
-    if way in (Way.ARRAY, Way.CREATION):
-        return
-    move = reading.move(node)
-    if way is Way.GATHER and move is not None:
-        if end is None:
-            raise reading.refused(node, "reads rows for nodes by numbers that are no ends of edges")
-        yield Copy(move.rows, None)
-        yield Copy(move.index, end, as_index=True)
-    elif way is Way.REDUCTION and move is not None and move.target is not None:
-        yield Copy(move.target, None)
-        yield Copy(move.rows, move.end)
-        yield Copy(move.index, move.end, as_index=True)
-    else:
-        for part in node.all_input_nodes:
-            if not reading.is_size(part) and reading.rows(part) is not None:
-                yield Copy(part, end)
-
-
-def _count(reading: Reading, end: fx.Node) -> Any:
-    rows = reading.rows(end)
-    assert rows is not None
-    return rows.count
-
-
-def postorder(roots: Iterable[_Item], parts: Callable[[_Item], Iterable[_Item]], done: Any) -> Iterable[_Item]:
-    """Yields what is not done, parts before what they are parts of; a deep model would exceed a recursion's limit."""
-    stack = [(root, False) for root in roots]
-    while stack:
-        item, is_open = stack.pop()
-        if item in done:
-            continue
-        if is_open:
-            yield item
+    levels = Levels(reading)
+    needed: _Needed = {}
+    for result in reading.captured.results.values():
+        if is_empty(result):
+            plan.before.add(result)
         else:
-            stack.append((item, True))
-            stack += [(part, False) for part in parts(item) if part not in done]
+            needed.setdefault(levels.level(Copy(result, None)), {})[result] = None
+    for number in range(max(needed, default=-1), -1, -1):
+        for kind in reading.counts.nodes:
+            outputs = [node for node in needed.get(number, ()) if reading.count(node) == kind]
+            if outputs:
+                plan.stages.insert(0, _Builder(reading, levels, number, kind, needed, plan).stage(outputs))
+    return plan
 
 
 class _Builder:
@@ -217,19 +133,28 @@ class _Builder:
 
     Args:
         number: The number of the stage.
+        kind: The number of nodes of the type that it computes rows of.
         needed: What earlier stages have to compute for all nodes; the stage adds to it.
         plan: Takes what has to be computed before all ranges.
     """
 
     def __init__(
-        self, reading: Reading, levels: _Levels, number: int, needed: dict[int, dict[fx.Node, None]], plan: Plan
+        self,
+        reading: Reading,
+        levels: Levels,
+        number: int,
+        kind: Any,
+        needed: dict[int, dict[fx.Node, None]],
+        plan: Plan,
     ) -> None:
-        self.reading, self.levels, self.number, self.needed, self.plan = reading, levels, number, needed, plan
+        self.reading, self.levels, self.number, self.kind = reading, levels, number, kind
+        self.needed, self.plan = needed, plan
         self.graph = fx.Graph()
         self.inputs: dict[Input, fx.Node] = {}
         self.constants: dict[str, fx.Node] = {}
         self._attributes: dict[fx.Node, fx.Node] = {}
         self._made: dict[Copy, fx.Node] = {}
+        self._calls: dict[fx.Node, fx.Node] = {}
 
     def stage(self, outputs: list[fx.Node]) -> Stage:
         """Returns the stage that computes these nodes."""
@@ -240,24 +165,18 @@ class _Builder:
             self._made[copy] = self._emitted(copy)
         self.graph.output(tuple(self._made[Copy(node, None)] for node in outputs))
         inputs = [*self.inputs]
-        ends = [*dict.fromkeys(i.end for i in inputs if i.end is not None)]
-        sources = [i.source for i in inputs if isinstance(i, Read | Numbers)]
-        self.plan.before.update(self.constants.values(), ends, sources)
-        return Stage(self.graph, inputs, outputs, ends, self.constants)
+        numbers = {ends for i in inputs if isinstance(i, Numbers) and (ends := i.ends) is not None}
+        reads = {pair for i in inputs if isinstance(i, Read) for pair in i.hood.reads} | numbers
+        own = {i.end for i in inputs if isinstance(i, Own | Count) and i.end is not None}
+        ends = own | {end for _, end in reads}
+        self.plan.before.update(self.constants.values(), ends, (source for source, _ in reads))
+        return Stage(self.kind, self.graph, inputs, outputs, [*ends], self.constants, [*self._calls])
 
     def _parts(self, copy: Copy) -> list[Copy]:
         """Returns what a node is computed from within the stage."""
         if self._array(copy) is not None:
             return []
-        move = self.reading.move(copy.node) if self._is_foreign(copy) else None
-        return [p for p in parts_of(self.reading, copy) if move is None or p.as_index or p.node is not move.rows]
-
-    def _is_foreign(self, copy: Copy) -> bool:
-        """Returns whether a node gathers rows of nodes outside the range."""
-        if copy.as_index or copy.end is None or self.reading.way(copy.node) is not Way.GATHER:
-            return False
-        move = self.reading.move(copy.node)
-        return move is not None and move.end is not copy.end
+        return [part for part in parts_of(self.reading, copy) if not part.is_read]
 
     def _array(self, copy: Copy) -> fx.Node | None:
         """Returns the node of an array that holds the rows; None if the stage computes them."""
@@ -279,18 +198,26 @@ class _Builder:
             parts = [*parts_of(reading, copy)]
             if not parts:
                 assert end is not None
-                return self._input(Numbers(reading.same(node), end))
+                source = reading.same(node)
+                return self._input(Numbers((source, end), None if source is end else Hood(((source, end),))))
             return self._copied(copy, {part.node: self._made[part] for part in parts})
+        if end is None and reading.count(node) != self.kind:
+            raise reading.refused(node, "takes rows of several node types together")
         array = self._array(copy)
         if array is not None:
             return self._own(array, end)
         way, move = reading.way(node), reading.move(node)
         if way is Way.CREATION:
             return self._created(copy)
-        if self._is_foreign(copy) and move is not None and end is not None:
-            index = self._made[Copy(move.index, end, as_index=True)]
-            return self._copied(copy, {move.rows: self._read(move, end), move.index: index})
-        return self._copied(copy, {part.node: self._made[part] for part in parts_of(reading, copy)})
+        call = reading.call(node)
+        if way is Way.PART and call is not None:
+            return self._result(node, call)
+        parts = [*parts_of(reading, copy)]
+        made = {part.node: self._made[part] for part in parts if not part.is_read}
+        if move is not None and end is not None:
+            hood = Hood(((move.end, end),))
+            made |= {part.node: self._read(part.node, hood) for part in parts if part.is_read}
+        return self._copied(copy, made)
 
     def _own(self, array: fx.Node, end: fx.Node | None) -> fx.Node:
         rows = self.reading.rows(array)
@@ -302,14 +229,52 @@ class _Builder:
             self.plan.before.add(array)
         return self._input(Own(array, end))
 
-    def _read(self, move: Move, end: fx.Node) -> fx.Node:
-        """Returns the input with the rows that a gather reads."""
-        node = move.rows
+    def _read(self, node: fx.Node, hood: Hood) -> fx.Node:
+        """Returns the input with rows of an array that are in memory."""
         if self.reading.way(node) is not Way.ARRAY:
             self._stored(node, self.levels.level(Copy(node, None)))
         elif node not in self.reading.captured.arguments:
             self.plan.before.add(node)
-        return self._input(Read(node, move.end, end))
+        return self._input(Read(node, hood))
+
+    def _result(self, node: fx.Node, call: PartCall) -> fx.Node:
+        """Returns rows of the range among the results of a part."""
+        if call.node not in self._calls:
+            self._calls[call.node] = self._called(call)
+        made = self.graph.call_function(operator.getitem, (self._calls[call.node], node.args[1]))
+        own = self._input(Numbers(None, self._hood(call, self.kind)))
+        return self.graph.call_function(torch.index_select, (made, 0, own))
+
+    def _hood(self, call: PartCall, kind: Any) -> Hood:
+        """Returns the rows of a node type that a part needs: those that edges into the range read, and of the range."""
+        same, into = self.reading.same, call.into(self.kind).values()
+        reads = dict.fromkeys((same(edges.src), same(edges.dst)) for edges in into if edges.source == kind)
+        return Hood((*reads,), own=kind == self.kind)
+
+    def _called(self, call: PartCall) -> fx.Node:
+        """Returns the call of a part for the in-edges of the range alone."""
+        made: dict[fx.Node, fx.Node] = {}
+        into, read = call.into(self.kind), call.read(self.kind)
+        for part, edges in into.items():
+            src, dst = self.reading.same(edges.src), self.reading.same(edges.dst)
+            ends = (self._input(Numbers((src, dst), self._hood(call, edges.source))),
+                    self._input(Numbers((dst, dst), self._hood(call, self.kind))))  # fmt: skip
+            stacked = self.graph.call_function(torch.stack, (ends,))
+            made[part] = self.graph.call_method("to", (stacked, part.meta["example_value"].dtype))
+        for part, edges in call.arrays.items():
+            if edges in into:
+                made[part] = self._made[Copy(part, self.reading.same(into[edges].dst))]
+        for part in read:
+            made[part] = self._read(part, self._hood(call, call.rows[part]))
+        for part in (*call.rows, *call.edges, *call.arrays):
+            made.setdefault(part, self._nothing(part.meta["example_value"]))
+        args, kwargs = map_arg((call.node.args, call.node.kwargs), lambda n: made.get(n) or self._constant(n))
+        return self.graph.call_function(run_part, args, kwargs)
+
+    def _nothing(self, like: Any) -> fx.Node:
+        """Returns a tensor without rows."""
+        shape = tuple(0 if isinstance(size, torch.SymInt) else size for size in like.shape)
+        return self.graph.call_function(torch.zeros, (shape,), {"dtype": like.dtype, "device": like.device})
 
     def _input(self, given: Input) -> fx.Node:
         if given not in self.inputs:
@@ -366,9 +331,9 @@ class _Builder:
         if found is None:
             return int(size) if isinstance(size, torch.SymInt) else size
         count, factor = found
-        if count == self.reading.counts.nodes:
+        if count == self.kind:
             made = self._input(Count(None))
-        elif copy.end is not None and count == _count(self.reading, copy.end):
+        elif copy.end is not None and count == self.reading.count(copy.end):
             made = self._input(Count(copy.end))
         else:
             raise self.reading.refused(copy.node, "takes a number of rows that it has no rows of")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.frontends.graphs import edge_dict, type_name, typed_edges
 
@@ -59,14 +59,3 @@ def drawn(model: Any) -> Any:
 
 def assert_same(found: Any, expected: Any) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-
-
-class Relational(nn.Module):
-    """A model of two layers that torch does not capture whole, and that is no chain to `inference`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = pyg().RGCNConv(K, M, R), pyg().RGCNConv(M, M, R)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
-        return self.second(self.first(x, edge_index, edge_type).relu(), edge_index, edge_type)

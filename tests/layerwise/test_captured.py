@@ -141,7 +141,7 @@ def test_model(name: str) -> None:
     x, index, arrays = draw(N, K), edges(), {name: ARRAYS[name] for name in names}
     with torch.no_grad():
         expected = model(x.clone(), index, **arrays)
-    for batch in BATCHES:
+    for batch in BATCHES if name in ("residual", "index_add_") else (7,):  # each call is captured
         found = dacergnn.inference(model, index, x, batch=batch, **arrays)
         assert_same(found, expected)
         assert not found.requires_grad

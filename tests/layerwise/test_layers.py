@@ -13,8 +13,6 @@ import dacergnn
 from tests.layerwise.samples import (
     BATCHES,
     EDGE_ARRAYS,
-    METADATA,
-    TYPED_EDGES,
     K,
     M,
     N,
@@ -24,10 +22,8 @@ from tests.layerwise.samples import (
     drawn,
     edges,
     pyg,
-    typed_features,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:There exist node types:UserWarning")
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
     "SAGEConv": (lambda: pyg().SAGEConv(K, M), ()),
     "SAGEConv-max": (lambda: pyg().SAGEConv(K, M, aggr="max"), ()),
@@ -41,25 +37,6 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[str, ...]]] = {
     "GCNConv-weights": (lambda: pyg().GCNConv(K, M, normalize=False), ("edge_weight",)),
     "TransformerConv": (lambda: pyg().TransformerConv(K, 4, heads=2), ()),
 }
-# Models of `to_hetero` need a result for every type.
-EDGES_INTO_ALL = {**TYPED_EDGES, ("t9", "r5", "t7"): torch.tensor([[0, 3, 3], [1, 0, 0]])}
-TYPED: dict[str, Callable[[], nn.Module]] = {
-    "HGTConv": lambda: pyg().HGTConv(M, M, METADATA, heads=2),
-    "HeteroConv-SAGEConv": lambda: pyg().HeteroConv({key: pyg().SAGEConv((M, M), M) for key in METADATA[1]}),
-    "HeteroConv-GATConv": lambda: pyg().HeteroConv(
-        {key: pyg().GATConv((M, M), M, add_self_loops=False) for key in METADATA[1]}, aggr="mean"
-    ),
-    "to_hetero": lambda: pyg().to_hetero(One(), (METADATA[0], list(EDGES_INTO_ALL))),
-}
-
-
-class One(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.lin = pyg().SAGEConv((M, M), M), nn.Linear(M, M)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index).relu() + self.lin(x)
 
 
 @torch.no_grad()
@@ -73,7 +50,7 @@ def run(layer: nn.Module, name: str, batches: tuple[int, ...] = BATCHES) -> tupl
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_by_ranges(name: str) -> None:
-    batches = BATCHES if name in ("SAGEConv", "GATConv", "RGCNConv") else (7,)  # each call is captured
+    batches = BATCHES if name in ("SAGEConv", "RGCNConv") else (7,)  # each call is captured
     expected, found = run(drawn(LAYERS[name][0]()), name, batches)
     for result in found:
         assert_same(result, expected)
@@ -87,31 +64,6 @@ def test_compiled_layer_by_ranges(name: str) -> None:
     assert_same(expected, run(layer, name, ())[0])
     for result in found:
         assert_same(result, expected)
-
-
-@pytest.mark.parametrize("compiled", [False, True], ids=["original", "compiled"])
-@pytest.mark.parametrize("name", TYPED)
-def test_typed_layer_by_ranges(name: str, *, compiled: bool) -> None:
-    model, x = drawn(TYPED[name]()), typed_features()
-    index = EDGES_INTO_ALL if name == "to_hetero" else TYPED_EDGES
-    model = dacergnn.optimize(model, on_unsupported="error") if compiled else model
-    with torch.no_grad():
-        expected = model(x, index)
-    for batch in BATCHES:
-        found = dacergnn.inference(model, index, x, batch=batch)
-        assert found.keys() == expected.keys()
-        assert_same(found, {kind: expected[kind] for kind in found})
-
-
-def test_edge_arrays_by_relation() -> None:
-    keys = [key for key in METADATA[1] if TYPED_EDGES[key].size(1)]
-    layer = drawn(pyg().HeteroConv({key: pyg().GraphConv((M, M), M) for key in keys}))
-    x, index = typed_features(), {key: TYPED_EDGES[key] for key in keys}
-    weights = {key: draw(index[key].size(1)) for key in keys[1:]}
-    expected = layer(x, index, edge_weight_dict=weights)
-    for batch in BATCHES:
-        found = dacergnn.inference(layer, index, x, batch=batch, edge_weight_dict=weights)
-        assert_same(found, {kind: expected[kind].detach() for kind in found})
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["original", "compiled"])
@@ -136,15 +88,6 @@ def test_empty_graphs(nodes: int, count: int, *, compiled: bool) -> None:
     x = draw(nodes, K)
     with torch.no_grad():
         assert_same(dacergnn.inference(layer, index, x, batch=2), layer(x, index))
-
-
-def test_a_type_without_nodes() -> None:
-    keys = [("a", "to", "b"), ("b", "to", "a")]
-    layer = drawn(pyg().HeteroConv({key: pyg().SAGEConv((K, K), M) for key in keys}))
-    x = {"a": draw(3, K), "b": draw(0, K)}
-    index = {key: torch.zeros(2, 0, dtype=torch.int64) for key in keys}
-    with torch.no_grad():
-        assert_same(dacergnn.inference(layer, index, x), layer(x, index))
 
 
 def test_int32_edges_reach_the_layer_as_they_are() -> None:
@@ -175,6 +118,6 @@ def test_edges_keep_their_order_within_a_destination() -> None:
             result[destination] = edge
         return result
 
-    index, numbers = edges()[:, :30], torch.arange(30)
+    index, numbers = edges()[:, :40], torch.arange(40)
     expected = last(draw(N, K), index, numbers)
     assert torch.equal(dacergnn.inference(last, index, draw(N, K), batch=7, number=numbers), expected)
