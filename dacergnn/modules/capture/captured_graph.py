@@ -95,8 +95,8 @@ class CapturedGraph(ProgramRunner):
     def _again(
         self, network: Network, parameters: Mapping[int, Tensor], instead: Mapping[int, Tensor], *given: Any
     ) -> Any:
-        values = [parameters.get(place, value) for place, value in enumerate(given)]
-        leaves = [Number(v) if type(v) is int else instead.get(id(v), v) for v in values]
+        values: list[Any] = [parameters.get(place, value) for place, value in enumerate(given)]
+        leaves = [Number(v) if isinstance(v, int) else instead.get(id(v), v) for v in values]
         return network.run(self, leaves, {*map(id, leaves)}, instead)
 
     def _recorded(self, args: tuple[Any, ...], leaves: list[Any], numbers: list[float]) -> Any:

@@ -97,7 +97,8 @@ def _size_known_before(zeros: fx.Node, index: fx.Node, same: _Same) -> fx.Node |
 
 def _shape(zeros: fx.Node) -> Any:
     """Returns the sizes that a node asks zeros for."""
-    given: Any = zeros.args[1:] if len(zeros.args) > 2 else zeros.args[1]
+    _, *sizes_given = zeros.args
+    given: Any = sizes_given if len(sizes_given) > 1 else sizes_given[0]
     sizes: Any = given.args[0] if isinstance(given, fx.Node) else given
     return sizes if isinstance(sizes, tuple | list) else [sizes]
 
