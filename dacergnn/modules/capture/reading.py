@@ -251,8 +251,10 @@ class _Run:
     def _size(self, expr: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns a size that follows from others; the tape notes how."""
         sizes = [a for a in _flat(args) if isinstance(a, int)]
+        if function is Tensor.item:  # of integers, which are others in other calls
+            args = (plain(args[0]),)
         result = function(*_numbers(args), **_numbers(kwargs))
-        if any(type(size) is Size for size in sizes):
+        if function is Tensor.item or any(type(size) is Size for size in sizes):
             result = self.tape.derived(function, args, kwargs, int(result))
         self.sizes[expr] = result
         return result
