@@ -53,7 +53,8 @@ def compile_forward(
 ) -> Any:
     """Compiles a forward: a method ``forward(self, ...)``, a class of modules, or a module.
 
-    torch captures it, with stand-ins in the places of DGL graphs, and compiled programs compute what it does along edges. The module keeps its parameters, buffers and hooks. A class is
+    torch captures it, with stand-ins in the places of DGL graphs, and compiled programs compute what it does along
+    edges. The module keeps its parameters, buffers and hooks. A class is
     changed and returned, so is a module.
 
     Args:
