@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from dacergnn.frontends.dgl.ends import Relation
 from dacergnn.frontends.dgl.refusals import unsupported
-
-if TYPE_CHECKING:
-    from dacergnn.frontends.dgl.stand_in import StandIn
 
 _dgl: Any = import_module("dgl")
 Frame = dict[str, Any]
@@ -88,9 +85,9 @@ class Space(NamedTuple):
 
 
 class NodesView:
-    """Shows the nodes of a graph, at one end of edges if it is a block."""
+    """Shows the nodes of a stand-in, at one end of edges if it is a block."""
 
-    def __init__(self, graph: StandIn, side: str) -> None:
+    def __init__(self, graph: Any, side: str) -> None:
         self._graph, self._side = graph, side
 
     def __getitem__(self, kind: Any) -> Space:
@@ -105,9 +102,9 @@ class NodesView:
 
 
 class EdgesView:
-    """Shows the edges of a graph."""
+    """Shows the edges of a stand-in."""
 
-    def __init__(self, graph: StandIn) -> None:
+    def __init__(self, graph: Any) -> None:
         self._graph = graph
 
     def __getitem__(self, relation: str | Relation) -> Space:
