@@ -23,11 +23,16 @@ def refusal(graph: fx.Graph) -> str | None:
         name = _name(node.target)
         if name in _HOOKS:
             return f"{name} is called for a tensor within the forward ({place_of(node)})."
-        if name == _DATA and any(map(_writes, node.users)):
+        if name == _DATA and _is_read(node) and any(map(_writes, node.users)):
             return f"a tensor is written to by way of .data ({place_of(node)})."
         if name in _WRITES_TO_ARRAYS:
             return f"it writes to an array of NumPy in place ({place_of(node)})."
     return None
+
+
+def _is_read(node: fx.Node) -> bool:
+    """Returns whether others read the tensor itself."""
+    return any(len(other.users) > 1 for other in node.all_input_nodes)
 
 
 def _writes(node: fx.Node) -> bool:
