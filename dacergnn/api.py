@@ -15,7 +15,7 @@ from torch import fx, nn
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, ProgramError
-from dacergnn.frontends import find_frontend, find_tracer, is_message_passing, joined_layers
+from dacergnn.frontends import find_frontend, is_message_passing, joined_layers, takes_graphs
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
@@ -203,7 +203,7 @@ def _may_be_compiled(module: nn.Module) -> bool:
 
 def _is_layer(module: nn.Module) -> bool:
     """Returns whether a module is a layer that can be compiled."""
-    return is_message_passing(module) or (find_frontend(module) or find_tracer(module)) is not None
+    return find_frontend(module) is not None or is_message_passing(module) or takes_graphs(module)
 
 
 def _beside(model: nn.Module, graph: HeteroGraph) -> HeteroGraph:

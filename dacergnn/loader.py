@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import get_worker_info
 
 from dacergnn.errors import ArrayError
-from dacergnn.frontends.dgl.stand_in import is_graph
+from dacergnn.frontends.dgl.graph_classes import is_graph
 from dacergnn.graph.packed import PackedGraphs
 from dacergnn.modules.arrivals import EncodedGraph, arrive, collecting
 from dacergnn.modules.graph_forward import run_by_layer

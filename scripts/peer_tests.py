@@ -75,12 +75,13 @@ def _first_line(report: pytest.CollectReport | pytest.TestReport) -> str:
 def _compiled(layer: Any) -> Any:
     """Returns the compiled layer for one of a library's, or the layer itself where there is none."""
     from dacergnn import Config
-    from dacergnn.frontends import find_frontend, find_tracer
+    from dacergnn.frontends import find_frontend, is_message_passing, takes_graphs
     from dacergnn.modules.graphs import GraphCache
     from dacergnn.modules.layer import CompiledLayer, compile_layer
     from dacergnn.modules.layer_core import LayerCore
 
-    if isinstance(layer, CompiledLayer) or (find_frontend(layer) or find_tracer(layer)) is None:
+    taken = find_frontend(layer) is not None or is_message_passing(layer) or takes_graphs(layer)
+    if isinstance(layer, CompiledLayer) or not taken:
         return layer
     return compile_layer(LayerCore(layer, Config(), GraphCache(), "ignore"))
 

@@ -14,11 +14,10 @@ from torch import nn
 
 from dacergnn.frontends.frontend import Binding, Frontend, ProgramSource, handled_class
 from dacergnn.frontends.pyg.message_passing import is_message_passing
-from dacergnn.frontends.symbolic import Tracer
 
 __all__ = [
-    "Binding", "Frontend", "ProgramSource", "find_frontend", "find_tracer", "handled_classes", "is_message_passing",
-    "joined_layers",
+    "Binding", "Frontend", "ProgramSource", "find_frontend", "handled_classes", "is_message_passing", "joined_layers",
+    "takes_graphs",
 ]  # fmt: skip
 
 _PYG = "torch_geometric.nn.conv."
@@ -64,19 +63,17 @@ def find_frontend(module: nn.Module) -> type[Frontend] | None:
     return getattr(import_module(f"{__name__}.{place}"), frontend)
 
 
-def find_tracer(module: nn.Module) -> type[Tracer] | None:
-    """Returns the tracer of a layer of DGL that has no front end, or None if it is no such layer."""
-    if not _takes_graphs(module) or find_frontend(module) is not None:
-        return None
-    if any(_takes_graphs(part) for part in module.modules() if part is not module):
-        return None  # these are compiled by themselves
-    from dacergnn.frontends.dgl.forward import ForwardTracer
+def takes_graphs(module: nn.Module) -> bool:
+    """Returns whether a module is a convolution of DGL without a front end.
 
-    return ForwardTracer
+    One that holds others is not, since these are compiled by themselves.
+    """
+    if not _is_convolution(module) or find_frontend(module) is not None:
+        return False
+    return not any(_is_convolution(p) for p in module.modules() if p is not module)
 
 
-def _takes_graphs(module: nn.Module) -> bool:
-    """Returns whether a module is a convolution of DGL."""
+def _is_convolution(module: nn.Module) -> bool:
     of_dgl = any(c.__module__.startswith(_DGL) for c in type(module).__mro__)
     return of_dgl and [*signature(type(module).forward).parameters][1:2] in (["graph"], ["g"])
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.dgl.stand_in import is_graph
+from dacergnn.frontends.dgl.graph_classes import is_graph
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.native_sorting import checksum

@@ -9,7 +9,6 @@ from torch import nn
 
 from dacergnn.config import Config
 from dacergnn.modules.base import RunsPrograms
-from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
 from dacergnn.modules.graph_forward import compiled_forwards, original_forward
 from dacergnn.modules.graph_layer import GraphLayer
@@ -37,8 +36,8 @@ def compiled_parts(model: nn.Module) -> list[CompiledPart]:
     parts: list[CompiledPart] = []
     whole: set[nn.Module] = set()
     for name, module in model.named_modules():
-        forwards = [r for r in compiled_forwards(module) if not isinstance(r, CapturedForward) or r.was_captured]
-        if any(isinstance(runner, CapturedForward) and runner.runs_whole for runner in forwards):
+        forwards = [r for r in compiled_forwards(module) if r.was_captured]
+        if any(runner.runs_whole for runner in forwards):
             whole.update(module.modules())
         if isinstance(module, CompiledLayer) and module in whole and core_of(module).last_call is None:
             continue

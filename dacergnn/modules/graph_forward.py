@@ -1,4 +1,4 @@
-"""Compiles forwards of modules: over DGL graphs they are recorded, all others are captured by torch."""
+"""Compiles forwards of modules, which torch captures, with stand-ins in the places of graphs of DGL."""
 
 from __future__ import annotations
 
@@ -15,37 +15,14 @@ from torch.utils._pytree import tree_leaves
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError, UnsupportedCallError
-from dacergnn.frontends.dgl.forward import ForwardTracer
-from dacergnn.frontends.dgl.recorder import recording
-from dacergnn.frontends.dgl.stand_in import is_graph
+from dacergnn.frontends.dgl.graph_classes import is_graph
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
 from dacergnn.modules.derived_classes import made_once
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, core_of
-from dacergnn.modules.replay import FORWARDS, Replays
-from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.modules.replay import FORWARDS
 from dacergnn.runtime.transformed import is_recorded
-
-
-class ForwardRunner(TracedRunner):
-    """Runs the forward of a module, a function that takes the module first, with recorded values."""
-
-    def __init__(self, core: Core, function: Callable[..., Any]) -> None:
-        super().__init__(core, ForwardTracer(core.original, function))
-        self.function = function
-        self.replays = Replays(core.original, {"forward": function}, core.config.check_graph)
-
-    def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(self.original, *args, **kwargs)
-
-    def fall_back(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, expected: bool = True) -> Any:
-        if expected and self.core.on_unsupported == "error":
-            self.warn(reason)
-        result = self.uncompiled(*args, **kwargs)
-        self.warn(reason)
-        return result
-
 
 _COMPILED = "_dacergnn_compiled"
 """Name of the attribute that marks compiled forwards."""
@@ -59,7 +36,7 @@ _BY_LAYER = "_dacergnn_by_layer"
 """Name of the attribute that says why a model runs layer by layer."""
 
 
-class _Forwards(dict[Any, ForwardRunner | CapturedForward]):
+class _Forwards(dict[Any, CapturedForward]):
     """Holds the compiled forwards of a module by what they run; copies of the module begin with none."""
 
     owner: nn.Module | None = None
@@ -76,8 +53,8 @@ def compile_forward(
 ) -> Any:
     """Compiles a forward: a method ``forward(self, ...)``, a class of modules, or a module.
 
-    A forward over a DGL graph runs as it is with a stand-in for the graph, and compiled programs compute all values
-    over edges. Any other one is captured by torch. The module keeps its parameters, buffers and hooks. A class is
+    torch captures it, with stand-ins in the places of DGL graphs, and compiled programs compute what it does along
+    edges. The module keeps its parameters, buffers and hooks. A class is
     changed and returned, so is a module.
 
     Args:
@@ -149,7 +126,7 @@ def _blank(base: type[nn.Module], config: Config, on_unsupported: OnUnsupported)
     return nn.Module.__new__(_subclass(base, config, on_unsupported))
 
 
-def compiled_forwards(module: nn.Module) -> list[ForwardRunner | CapturedForward]:
+def compiled_forwards(module: nn.Module) -> list[CapturedForward]:
     """Returns the runners of a module's compiled forwards, for reports; none before its first call."""
     return list(vars(module).get(FORWARDS, {}).values())
 
@@ -159,7 +136,7 @@ def run_by_layer(model: nn.Module, reason: str) -> None:
     for module in filter(is_compiled_forward, model.modules()):
         module.__dict__[_BY_LAYER] = reason
         for runner in compiled_forwards(module):
-            if isinstance(runner, CapturedForward) and runner.layered:
+            if runner.layered:
                 runner.reason = reason
 
 
@@ -177,7 +154,7 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
     @functools.wraps(function)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         # Within another forward, it is a part of that; others record torch's own operations only.
-        if torch.compiler.is_compiling() or recording() is not None or is_recorded():
+        if torch.compiler.is_compiling() or is_recorded():
             return function(self, *args, **kwargs)
         layers = self.__dict__.get(FORWARDS)
         if layers is None or layers.owner is not self:  # a shallow copy holds the original's
@@ -196,7 +173,7 @@ def _compiled(function: Callable[..., Any], config: Config, on_unsupported: OnUn
 
 def _runner(
     module: nn.Module, function: Callable[..., Any], takes_graph: bool, config: Config, on_unsupported: OnUnsupported
-) -> ForwardRunner | CapturedForward:
+) -> CapturedForward:
     """Returns a runner for a forward of a module. Layers in it that are compiled have said what cannot be compiled."""
     layers = [core_of(m) for m in module.modules() if isinstance(m, CompiledLayer)]
     if layers:
@@ -205,7 +182,11 @@ def _runner(
         operators = not all(layer.frontend is None or layer.frontend.inlined for layer in layers)
         return CapturedForward(core, function, layered=True, operators=operators, reason=reason)
     core = Core(module, config, GraphCache(config.check_graph), on_unsupported)
-    return ForwardRunner(core, function) if takes_graph else CapturedForward(core, function)
+    if not takes_graph:
+        return CapturedForward(core, function)
+    from dacergnn.modules.capture.dgl_forward import DGLForward  # imports dgl
+
+    return DGLForward(core, function)
 
 
 def _takes_graph(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dacergnn.config import CheckGraph
 from dacergnn.errors import DeviceError, UnsupportedCallError
+from dacergnn.frontends.dgl.ends import KEPT_GRAPHS
 from dacergnn.frontends.frontend import GraphKey
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lifetime import lasting
@@ -92,8 +93,13 @@ class GraphCache:
         """Returns the graph with these edges and types; ``own`` tells that the caller keeps the tensors.
 
         A call that makes its edges, to add self loops for example, has new tensors each time. Copies of these are
-        kept, and compared.
+        kept, and compared. Edges of a graph of DGL keep their graphs themselves.
         """
+        home = vars(tensors[0]).get(KEPT_GRAPHS)
+        if home is not None:
+            if not home:
+                home.append(GraphCache())
+            return home[0].find("edges", (tensors, sizes), encode)
         if own:
             return self.find("edges", (tensors, sizes), encode)
         if cuda_graph.capturing():

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from dacergnn.config import CheckGraph
-from dacergnn.frontends.dgl.stand_in import is_graph_class
+from dacergnn.frontends.dgl.graph_classes import is_graph_class
 from dacergnn.runtime.edge_changes import Seen
 
 

@@ -12,10 +12,10 @@ from torch.nn.parameter import is_lazy
 
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import ArrayError, GraphError, UnsupportedCallError, UnsupportedLayerError
-from dacergnn.frontends import Frontend, find_frontend, find_tracer
+from dacergnn.frontends import Frontend, find_frontend, is_message_passing, takes_graphs
 from dacergnn.frontends.frontend import GRAPH_LIBRARIES, has_foreign_methods
 from dacergnn.frontends.linear import has_hooks
-from dacergnn.frontends.pyg.message_passing import is_message_passing
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.capture.captured_layer import CapturedLayer
 from dacergnn.modules.contents import contents_kept
 from dacergnn.modules.core import Core
@@ -24,7 +24,6 @@ from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.module_state import ModuleState
 from dacergnn.modules.runner import OriginalRunner, Runner
 from dacergnn.modules.torch_operator import register_layer
-from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.dynamo import skipped_by_dynamo
 from dacergnn.runtime.transformed import is_fake, is_recorded, with_plain_integers
 
@@ -95,7 +94,7 @@ class LayerCore(Core):
         self._state.watch()
         if not self._state.same(before):
             runner = self._choose()
-            traced = type(runner) is type(self.runner) and isinstance(runner, TracedRunner | CapturedLayer)
+            traced = type(runner) is type(self.runner) and isinstance(runner, CapturedForward)
             if not traced or runner.original is not self.runner.original:  # a traced one reads all options itself
                 self.runner = runner
             super().forget_calls()  # recordings belong to the state before
@@ -135,10 +134,13 @@ class LayerCore(Core):
                     return FrontendRunner(self, frontend(original))
         except UnsupportedLayerError as reason:
             self.refused = reason
+        if takes_graphs(original):
+            from dacergnn.modules.capture.dgl_forward import DGLForward  # imports dgl
+
+            return DGLForward(self, type(original).forward)
         try:
-            tracer = find_tracer(original)
-            if tracer is not None or is_message_passing(original):
-                runner = CapturedLayer(self) if tracer is None else TracedRunner(self, tracer(original))
+            if is_message_passing(original):
+                runner = CapturedLayer(self)
                 self.refused = None
                 return runner
         except UnsupportedLayerError as reason:

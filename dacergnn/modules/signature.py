@@ -18,10 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from dacergnn.config import CheckGraph
-from dacergnn.frontends.dgl.form import columns, size
-from dacergnn.frontends.dgl.form import form as graph_form
-from dacergnn.frontends.dgl.stand_in import is_graph_class
-from dacergnn.frontends.symbolic.sizes import Counted
+from dacergnn.frontends.dgl.graph_classes import is_graph_class
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.known_edges import Watched
 from dacergnn.native import calls
@@ -30,7 +27,7 @@ from dacergnn.runtime.edge_changes import checked_step, is_taken
 
 SIMPLE = frozenset((type(None), bool, int, float, str, torch.dtype))
 _NAMES = ("requires_grad", "_version")
-_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES, _ANY_OBJECT = range(11)
+_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES = range(10)
 """Values of `Argument` in the C++ code."""
 _FLOATS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 _CONTAINERS: dict[type[Any], int] = {tuple: _TUPLE, list: _LIST, dict: _DICTIONARY}
@@ -52,7 +49,7 @@ class CallSignature:
         compared: Positions, among the `leaves`, of floating-point tensors whose numbers are compared like edges. Others
             only have to look alike.
         any_size: Whether features may have more or fewer rows, and integer tensors other numbers and more or fewer
-            columns. Graphs of DGL may then be others of the same form, and their columns and sizes are leaves.
+            columns.
 
     Raises:
         TypeError: A value is of a kind that cannot be compared, or torch does not tell how a tensor looks.
@@ -81,8 +78,6 @@ class CallSignature:
         self._watched_places: list[int] = []
         self._sampled: list[int] = []
         watched: list[Any] = []
-        self._graphs: list[tuple[int, object]] = []
-        """Positions of graphs that may be replaced by others, and their forms."""
         self._add(args, watched)
         self._add(kwargs, watched)
         self._watched = Watched(watched, check) if watched else None
@@ -93,9 +88,6 @@ class CallSignature:
         leaves = self._same(args, kwargs, self._address, True)
         if not isinstance(leaves, list):
             raise TypeError("torch does not tell how a tensor looks")
-        for leaf in self._of_graphs(leaves):
-            self.axes.append((0,) if isinstance(leaf, Tensor) else ())
-        self._shared = self._aliases(leaves)
         self.features = [i for i, kind in enumerate(self._kinds) if kind == _FEATURES]
         """Positions, among the leaves, of tensors whose numbers do not matter."""
 
@@ -119,38 +111,7 @@ class CallSignature:
         watched = self._watched
         if watched is not None and not watched.same([leaves[i] for i in self._watched_places]):
             return None
-        if self._graphs:
-            if any(graph_form(leaves[place]) != form for place, form in self._graphs):
-                return None
-            shared = self._aliases(leaves)
-            leaves += self._of_graphs(leaves)
-            if shared != self._shared:
-                return None
         return leaves
-
-    @property
-    def count(self) -> int:
-        """Returns the number of leaves that are arguments themselves; columns and sizes of graphs follow them."""
-        return len(self._kinds)
-
-    @property
-    def takes_any_graph(self) -> bool:
-        """Returns whether graphs among the arguments may be replaced by others."""
-        return bool(self._graphs)
-
-    def _of_graphs(self, leaves: list[Any]) -> list[Any]:
-        """Returns the sizes and the columns of graphs that may be replaced by others."""
-        graph_leaves: list[Any] = []
-        for place, _ in self._graphs:
-            graph_leaves += [Counted(leaves[place], size), *columns(leaves[place])]
-        return graph_leaves
-
-    def _aliases(self, leaves: list[Any]) -> list[int]:
-        """Returns, for each leaf and each column of a graph, the place of the first one that is the same object."""
-        if not self._graphs:
-            return []
-        ids = [*map(id, leaves), *[id(leaf) for leaf in self._of_graphs(leaves) if isinstance(leaf, Tensor)]]
-        return [ids.index(i) for i in ids]
 
     @property
     def same(self) -> list[Any]:
@@ -165,11 +126,6 @@ class CallSignature:
         kind: type[Any] = type(value)
         if isinstance(value, Tensor):
             self._add_tensor(value, watched)
-        elif self._any_size and kind is not HeteroGraph and _is_graph(kind) and graph_form(value) is not None:
-            self._graphs.append((len(self._kinds), graph_form(value)))
-            self._words.extend((_ANY_OBJECT, id(kind)))
-            self._kinds.append(_ANY_OBJECT)
-            self.axes.append(())
         elif kind is HeteroGraph or _is_graph(kind):
             self._words.extend((_SAME, self._lasts(value)))
             if kind is not HeteroGraph:

@@ -277,3 +277,24 @@ def test_layers_of_pyg(name: str) -> None:
             assert_same(fast, module, given(module, nodes, edges))
     assert len(backend.graphs) == 1
     assert ran(backend.graphs)
+
+
+class Counting(nn.Module):
+    """Multiplies sums by an integer that it reads of a tensor, given or computed."""
+
+    def __init__(self, computed: bool) -> None:
+        super().__init__()
+        self.computed = computed
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        src, dst = edge_index
+        numbers = torch.zeros(x.size(0), dtype=torch.int64).index_add(0, dst, torch.ones_like(dst))
+        number = (numbers if self.computed else src)[0].item()
+        return torch.zeros_like(x).index_add(0, dst, x[src]) * float(number)
+
+
+@pytest.mark.parametrize("computed", [True, False])
+def test_integers_that_are_read(computed: bool) -> None:
+    module, fast = pair(lambda: Counting(computed), on_unsupported="ignore")
+    for seed in range(10):
+        assert_same(fast, module, given(module, seed=seed))

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from tests.compatibility.comparing import assert_same, every_kind, outcome
@@ -25,7 +24,6 @@ ALWAYS_EXAMINED = {
     "dgl.RelGraphConv": "weights are made of bases at every call",
     "pyg.RGATConv-modes": "scales are made of parameters at every call",
     "dgl.HGTConv": "weights are put together at every call",
-    "compile-DGL-forward": "a tensor that was made elsewhere is used by a program",
 }
 NOTHING_TO_EXAMINE = {"own.RGCN", "own.RGAT", "own.HGT", "compile-program"}
 """Kinds whose calls take a HeteroGraph, so that nobody has to find out which graph they are about."""
@@ -51,7 +49,6 @@ def examinations(module: nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[int
     for part in module.modules():
         if isinstance(part, CompiledLayer) and part.frontend is not None:
             monkeypatch.setattr(part.frontend, "edges", counted(part.frontend.edges))
-    monkeypatch.setattr(ForwardTracer, "call", counted(ForwardTracer.call))
     monkeypatch.setattr(CapturedForward, "_keep", counted(CapturedForward._keep))  # pyright: ignore[reportPrivateUsage]
     return found
 

@@ -42,4 +42,4 @@ def test_columns_of_graphs_are_those_of_the_moment(
         g.ndata["f"].mul_(1.5)
         x = torch.randn(4, 16)
         torch.testing.assert_close(layer(g, x), plain(g, x))
-    assert emulated_graphs.count > 1
+    assert emulated_graphs.count > 0

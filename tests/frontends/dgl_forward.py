@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dacergnn.modules.graph_forward import ForwardRunner, compile_forward, compiled_forwards
+from dacergnn.frontends.symbolic.steps import ProgramRun
+from dacergnn.modules.capture.captured_forward import CapturedForward
+from dacergnn.modules.graph_forward import compile_forward, compiled_forwards
 
 dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
 NODES, EDGES, RELATIONS = 9, 24, 3
@@ -44,7 +46,7 @@ def rows(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def compared(module: nn.Module, *args: Any) -> ForwardRunner:
+def compared(module: nn.Module, *args: Any) -> CapturedForward:
     """Check values and gradients of a compiled call against the module as it is; what ran is returned."""
     module = module.double()
     plain = copy.deepcopy(module)
@@ -68,9 +70,10 @@ def compared(module: nn.Module, *args: Any) -> ForwardRunner:
     return layer
 
 
-def programs(layer: ForwardRunner) -> list[str]:
+def programs(layer: Any) -> list[str]:
     """The programs of all calls of a layer."""
-    return [str(program.source) for program, _ in layer._compiled.values()]  # pyright: ignore[reportPrivateUsage]
+    runs = [step for step in layer.steps if isinstance(step, ProgramRun)]
+    return [*dict.fromkeys(str(step.program.source) for step in runs)]
 
 
 def _separate(tree: Any) -> Any:

@@ -137,6 +137,25 @@ def test_reduce_functions() -> None:
     compared(Mailbox(), small_graph(), rows(NODES, 3))
 
 
+class Quotients(nn.Module):
+    """Divides by sums of messages, of which some nodes have none, and goes on with values of edges in torch."""
+
+    def average(self, nodes: Any) -> dict[str, Tensor]:
+        weights = nodes.mailbox["m"].exp()
+        return {"a": (weights * nodes.mailbox["m"]).sum(1) / weights.sum(1), "b": nodes.data["h"] / weights.sum(1)}
+
+    def forward(self, g: Any, x: Tensor) -> tuple[Tensor, ...]:
+        with g.local_scope():
+            g.ndata["h"] = x
+            g.update_all(fn.copy_u("h", "m"), self.average)
+            g.apply_edges(fn.u_add_v("h", "h", "m"))
+            return g.ndata["a"], g.ndata["b"], g.edata["m"].cumsum(1)
+
+
+def test_reduce_functions_see_no_nodes_without_edges() -> None:
+    compared(Quotients(), small_graph(), rows(NODES, 3))
+
+
 class Segments(nn.Module):
     """Edges sorted by type; types of nodes."""
 
@@ -160,6 +179,31 @@ def test_segments_and_node_types() -> None:
     (program,) = programs(layer)
     assert "T[3, 3]" in program
     assert "R[3, 2]" in program
+
+
+class Typed(nn.Module):
+    """Products by type of node before and after messages; both ends of an edge read the same rows, or others."""
+
+    def __init__(self, same: bool) -> None:
+        super().__init__()
+        self.before, self.after, self.same = dgl.nn.TypedLinear(3, 3, 2), dgl.nn.TypedLinear(3, 20, 2), same
+
+    def forward(self, g: Any, x: Tensor, kind: Tensor) -> Tensor:
+        with g.local_scope():
+            count = g.num_dst_nodes()
+            g.srcdata["h"] = self.before(x, kind)
+            g.dstdata["k"] = (g.srcdata["h"] if self.same else x)[:count]
+            g.update_all(fn.u_add_v("h", "k", "m"), fn.sum("m", "out"))
+            return self.after(g.dstdata["out"], kind[:count])
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("blocks", [True, False])
+def test_types_of_nodes(same: bool, blocks: bool) -> None:
+    g, seeds = small_graph(), torch.tensor([3, 1, 6])
+    g = dgl.to_block(dgl.in_subgraph(g, seeds), seeds) if blocks else g
+    count = g.num_src_nodes()
+    compared(Typed(same), g, rows(count, 3), torch.arange(count) % 2)
 
 
 def test_homogeneous_block() -> None:

@@ -77,10 +77,10 @@ class OfGraphs(Layer):
         self.prepare(step)
 
     def forward(self, g: Any, x: Tensor) -> Any:
-        with g.local_scope():
-            g.srcdata["h"] = self.lin(x)
-            g.update_all(dgl.function.copy_u("h", "m"), dgl.function.mean("m", "y"))
-            return self.step(self, g.dstdata["y"])
+        g = g.local_var()  # torch divides no forward within a scope
+        g.srcdata["h"] = self.lin(x)
+        g.update_all(dgl.function.copy_u("h", "m"), dgl.function.mean("m", "y"))
+        return self.step(self, g.dstdata["y"])
 
 
 def logs_a_norm(layer: Layer, h: Tensor) -> Tensor:
@@ -233,10 +233,10 @@ def test_values_of_nodes_are_read_in_another_mode(front_end: str, before: Step) 
 
     class BeforeGraphs(OfGraphs):
         def forward(self, g: Any, x: Tensor) -> Tensor:
-            with g.local_scope():
-                g.srcdata["h"] = before(self, x).cumsum(0)
-                g.update_all(dgl.function.copy_u("h", "m"), dgl.function.mean("m", "y"))
-                return g.dstdata["y"]
+            g = g.local_var()
+            g.srcdata["h"] = before(self, x).cumsum(0)
+            g.update_all(dgl.function.copy_u("h", "m"), dgl.function.mean("m", "y"))
+            return g.dstdata["y"]
 
     original, compiled, edges = _pair(front_end, before, BeforeMessages, BeforeGraphs)
     for _ in range(2):

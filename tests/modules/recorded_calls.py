@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
-from dacergnn.frontends.dgl.forward import ForwardTracer
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.traced_runner import TracedRunner
@@ -31,7 +30,6 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         monkeypatch.setattr(kind, name, counted)
 
-    count(ForwardTracer, "call")
     count(CapturedForward, "_keep")
     return found
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn import Config
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.dgl.edges import GraphEdges
+from dacergnn.frontends.dgl.ends import ends_of
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.capture.captured_layer import CapturedLayer
@@ -174,7 +174,9 @@ def test_forwards_over_graphs_of_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
     on_cpu = dacergnn.compile(Layer(), config=CONFIG, on_unsupported="error")
     on_cpu(g, x)
     graph = on_meta(compiled_forwards(on_cpu)[0].core.last_call[1])  # pyright: ignore[reportOptionalSubscript]
-    monkeypatch.setattr(GraphEdges, "find", lambda *_: graph)
+    monkeypatch.setattr(GraphCache, "find", lambda *_: graph)
+    (ends,) = ends_of(g).values()
+    ends.src, ends.dst = ends.src.to("meta"), ends.dst.to("meta")
     monkeypatch.setattr(dgl.DGLGraph, "device", property(lambda self: torch.device("meta")))
     found = dacergnn.compile(Layer().to("meta"), config=CONFIG, on_unsupported="error")
     run(found, (g, moved(x)), {})

@@ -191,11 +191,11 @@ def test_forwards_over_graphs_of_dgl_remember_no_zeros() -> None:
     class Loud(nn.Module):
         @dacergnn.compile
         def forward(self, g: Any, x: Tensor) -> Tensor:
-            with g.local_scope():
-                g.ndata["h"] = x
-                g.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
-                out = g.ndata["out"]
-                return 2 * out if bool((out.detach() != 0).any()) else -out - 1
+            g = g.local_var()
+            g.ndata["h"] = x
+            g.update_all(fn.copy_u("h", "m"), fn.sum("m", "out"))
+            out = g.ndata["out"]
+            return 2 * out if bool((out.detach() != 0).any()) else -out - 1
 
     g = dgl.graph((torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])))
     model, x = Loud(), torch.tensor([[1.0], [2.0], [3.0]])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.derived_values import kept
-from dacergnn.frontends.dgl.stand_in import is_graph_class
+from dacergnn.frontends.dgl.graph_classes import is_graph_class
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import IndexRange, as_index_vector, check_ranges
 from dacergnn.runtime.edge_changes import Seen

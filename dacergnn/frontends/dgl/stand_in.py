@@ -1,268 +1,357 @@
-"""Stand-ins for DGL graphs: their own classes, over frames that hold recorded values."""
+"""Stand-ins for DGL graphs, which torch can capture: plain objects with columns, and methods in functions of torch."""
 
 from __future__ import annotations
 
-import copy
-import sys
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from dacergnn.frontends.dgl.edges import GraphEdges, Relation
-from dacergnn.frontends.dgl.form import size
-from dacergnn.frontends.dgl.hooks import install
-from dacergnn.frontends.dgl.operators import unsupported
-from dacergnn.frontends.dgl.recorder import Recorder
-from dacergnn.frontends.dgl.relations import summed
-from dacergnn.frontends.symbolic.callers import LIBRARIES
-from dacergnn.frontends.symbolic.edges import unseen
-from dacergnn.frontends.symbolic.sizes import unnoted
-from dacergnn.runtime.cuda_device import random_state, set_random_state
+from dacergnn.frontends.dgl.batches import EdgeBatch, NodeBatch, called_on_nodes
+from dacergnn.frontends.dgl.degrees import marked
+from dacergnn.frontends.dgl.ends import Ends, Relation
+from dacergnn.frontends.dgl.frames import Columns, EdgesView, Frame, NodesView, TypedColumns
+from dacergnn.frontends.dgl.graph_classes import STANDS_IN
+from dacergnn.frontends.dgl.messages import built_in, degrees, infinite, reduced
+from dacergnn.frontends.dgl.refusals import unsupported
 
-_OF_FORM = frozenset((
-    "apply_edges", "apply_nodes", "multi_update_all", "update_all", "local_scope", "local_var", "ndata", "edata",
-    "srcdata", "dstdata", "nodes", "edges", "srcnodes", "dstnodes", "ntypes", "etypes", "srctypes", "dsttypes",
-    "canonical_etypes", "to_canonical_etype", "get_etype_id", "get_ntype_id", "get_ntype_id_from_src",
-    "get_ntype_id_from_dst", "device", "idtype", "is_block", "is_homogeneous", "is_unibipartite", "in_degrees",
-    "out_degrees", "num_nodes", "num_src_nodes", "num_dst_nodes", "num_edges", "number_of_nodes",
-    "number_of_src_nodes", "number_of_dst_nodes", "number_of_edges",
-))  # fmt: skip
-"""Attributes that depend on the form of a graph alone, or whose results a tape notes."""
-
-_CHANGES = ("add_edges", "remove_edges", "add_nodes", "remove_nodes")
-"""Methods that change the structure of the graph itself."""
+_dgl: Any = import_module("dgl")
+_BUILT_IN: Any = import_module("dgl.function.base").BuiltinFunction
+_ALL = "__ALL__"
+"""What DGL's methods take for all nodes or edges."""
 
 
-class RecordsMessages:
-    """Extends a class of DGL, as a mixin: relations know their edges, and data that are stored are recorded."""
+class Index:
+    """Stands for DGL's index of a graph, which its functions hand on."""
 
-    _recorder: Recorder
-    _user_graph: Any
+    def __init__(self, ends: dict[Relation, Ends]) -> None:
+        self.ends = ends
 
-    def __getitem__(self, key: Any) -> Any:
-        this: Any = super()
-        subgraph = this.__getitem__(key)
-        recorded(self._recorder, subgraph, self._user_graph)
-        if len(subgraph.canonical_etypes) == 1 and subgraph.canonical_etypes[0] in self._user_graph.canonical_etypes:
-            edges = self._recorder.relation(self._user_graph, subgraph.canonical_etypes[0])
-            self._recorder.register(subgraph._graph, edges)
-        return subgraph
+    def number_of_etypes(self) -> int:
+        """Returns the number of relations."""
+        return len(self.ends)
 
-    def _edges_of(self, relations: list[Any]) -> GraphEdges | None:
-        if len(relations) != 1 or relations[0] not in self._user_graph.canonical_etypes:
-            return None
-        return self._recorder.relation(self._user_graph, relations[0])
+    @property
+    def only(self) -> Ends:
+        """Returns the edges of a graph with one relation."""
+        (ends,) = self.ends.values()
+        return ends
 
-    def _set_n_repr(self, ntid: int, u: Any, data: Any) -> None:
-        this: Any = self
-        edges = self._edges_of(this.canonical_etypes)
-        typed = edges if edges is not None and this._graph.num_nodes(ntid) == edges.plain_sizes[0] else None
-        parent: Any = super()
-        columns = {k: self._recorder.column(v, typed, "ntype") for k, v in data.items()}
-        with unnoted():
-            parent._set_n_repr(ntid, u, columns)
-
-    def _set_e_repr(self, etid: int, edges: Any, data: Any) -> None:
-        this: Any = self
-        of = self._edges_of([this.canonical_etypes[etid]])
-        parent: Any = super()
-        columns = {k: self._recorder.column(v, of, "etype") for k, v in data.items()}
-        with unnoted():
-            parent._set_e_repr(etid, edges, columns)
-
-    def update_all(self, *args: Any, **kwargs: Any) -> None:
-        before, self._recorder.fills_zeros = self._recorder.fills_zeros, True
-        try:
-            parent: Any = super()
-            parent.update_all(*args, **kwargs)
-        finally:
-            self._recorder.fills_zeros = before
-
-    def multi_update_all(self, etype_dict: Any, cross_reducer: Any, apply_node_func: Any = None) -> None:
-        this: Any = self
-        device = self._recorder.trace.device
-        state = random_state(device)
-        sums = self._together(etype_dict, cross_reducer)
-        if sums is None:
-            set_random_state(device, state)
-            parent: Any = super()
-            parent.multi_update_all(etype_dict, cross_reducer, apply_node_func)
-            return
-        for name, data in sums.items():
-            this._set_n_repr(this.get_ntype_id_from_dst(name), "__ALL__", data)
-            if apply_node_func is not None:
-                this.apply_nodes(apply_node_func, ntype=name)
-
-    def _together(self, functions: dict[Any, Any], across: Any) -> dict[str, dict[str, Tensor]] | None:
-        """Returns sums by node type and name, made by one program for all relations; None where that is impossible."""
-        this: Any = self
-        plain = [f for f in functions.values() if type(f) is tuple and len(f) == 2]
-        names = {getattr(f[1], "name", None) for f in plain}
-        if across not in ("sum", "mean") or len(plain) != len(functions) or len(plain) < 2:
-            return None
-        if len(names) != 1 or not names <= {"sum", "mean"}:
-            return None
-        relations = [this.to_canonical_etype(r) for r in functions]
-        if any(r not in self._user_graph.canonical_etypes for r in relations):
-            return None
-        core, fn = import_module("dgl.core"), import_module("dgl.function")
-        messages: list[Mapping[str, Any]] = [
-            core.message_passing(this[r], m, fn.sum(s.msg_field, s.out_field), None)
-            for r, (m, s) in zip(relations, plain, strict=True)
-        ]
-        parts = [self._recorder.relation(self._user_graph, r) for r in relations]
-        return summed(self._recorder.trace, self._user_graph, parts, messages, names == {"mean"}, across == "mean")
-
-    def __getattribute__(self, name: str) -> Any:
-        if name not in _OF_FORM and not name.startswith("_"):
-            caller = sys._getframe(1).f_code.co_filename  # pyright: ignore[reportPrivateUsage]
-            if not caller.startswith(tuple(LIBRARIES)):
-                get = super().__getattribute__
-                get("_recorder").trace.reads(get("_user_graph"), f"{name} of a graph")
-        return super().__getattribute__(name)
-
-    def in_degrees(self, v: Any = "__ALL__", etype: Any = None) -> Any:
-        return self._degrees(in_degrees, v, etype)
-
-    def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Any:
-        return self._degrees(out_degrees, u, etype)
-
-    def _degrees(self, function: Callable[[Any, Relation], Tensor], nodes: Any, etype: Any) -> Any:
-        this: Any = self
-        trace, relation = self._recorder.trace, this.to_canonical_etype(etype)
-        own = this._graph is self._user_graph._graph or self._recorder.edges(this._graph) is not None
-        if own and isinstance(nodes, str) and relation in self._user_graph.canonical_etypes:  # "__ALL__"
-            return trace.torch(function, self._user_graph, relation)
-        trace.reads(self._user_graph, "degrees of some nodes of a graph")
-        parent: Any = super()
-        return getattr(parent, function.__name__)(nodes, etype)
+    def __getattr__(self, name: str) -> Any:
+        raise unsupported(f"{name} of the index of a graph")
 
 
-def in_degrees(graph: Any, relation: Relation) -> Tensor:
-    """Returns how many edges of a relation lead to each destination [ND]."""
-    with unseen():
-        return graph.in_degrees(etype=relation)
+class Scope:
+    """Gives a stand-in copies of its columns, which are gone at the end of the context."""
 
+    def __init__(self, graph: StandIn) -> None:
+        self._graph = graph
 
-def out_degrees(graph: Any, relation: Relation) -> Tensor:
-    """Returns how many edges of a relation begin at each source [NS]."""
-    with unseen():
-        return graph.out_degrees(etype=relation)
+    def __enter__(self) -> None:
+        graph = self._graph
+        self._before = graph.columns
+        graph.columns = graph.columns_apart()
 
-
-def _counting(name: str, what: str) -> Callable[..., int]:
-    """Returns a method that counts nodes or edges, of one type or of all."""
-
-    def count(self: Any, kind: Any = None) -> int:
-        number: int = getattr(super(RecordsMessages, self), name)(kind)
-        graph = self._user_graph
-        if what == "edges":
-            names = self.canonical_etypes if kind is None else [self.to_canonical_etype(kind)]
-            known = set(names) <= set(graph.canonical_etypes)
-        else:
-            kinds = self.srctypes if what == "src" else self.dsttypes
-            names = kinds if kind is None else [kind]
-            known = set(names) <= set(graph.srctypes if what == "src" else graph.dsttypes)
-        key = what, tuple(names)
-        # For another graph that was made of this one, or for both ends of a block, it is a plain number.
-        return self._recorder.trace.extent(graph, key, number) if known and size(graph, key) == number else number
-
-    return count
-
-
-for _prefix in ("num_", "number_of_"):
-    for _kind, _what in (("nodes", "src"), ("src_nodes", "src"), ("dst_nodes", "dst"), ("edges", "edges")):
-        setattr(RecordsMessages, f"{_prefix}{_kind}", _counting(f"{_prefix}{_kind}", _what))
-
-
-def _refused(name: str) -> Any:
-    def refuse(self: RecordsMessages, *args: Any, **kwargs: Any) -> Any:
-        raise unsupported(f"{name} of a graph")
-
-    return refuse
-
-
-for _name in _CHANGES:
-    setattr(RecordsMessages, _name, _refused(_name))
-
-
-@cache
-def _class(base: type) -> type:
-    return base if issubclass(base, RecordsMessages) else type(base.__name__, (RecordsMessages, base), {})
-
-
-def recorded(recorder: Recorder, graph: Any, user_graph: Any) -> None:
-    """Makes a graph object, which is our own copy, a stand-in for ``user_graph`` or a part of it."""
-    graph.__class__ = _class(type(graph))
-    graph._recorder, graph._user_graph = recorder, user_graph
-
-
-def is_graph(value: object) -> bool:
-    """Returns whether an object is a DGL graph or block; dgl is imported already if it is."""
-    return is_graph_class(type(value))
-
-
-def is_graph_class(kind: type) -> bool:
-    """Returns whether objects of a class are DGL graphs or blocks."""
-    return any(c.__module__ == "dgl.heterograph" and c.__name__ == "DGLGraph" for c in kind.__mro__)
+    def __exit__(self, *problem: object) -> None:
+        self._graph.columns = self._before
 
 
 class StandIn:
-    """Holds a stand-in for one graph of a call, and the data that have been stored in it since."""
+    """Stands for a graph; classes that derive from this one also derive from DGL's class of graphs.
 
-    def __init__(self, recorder: Recorder, graph: Any) -> None:
-        install()
-        self.original = graph
-        self.graph = copy.copy(graph)
-        recorded(recorder, self.graph, graph)
-        relations = graph.canonical_etypes
-        for relation in relations if len(relations) == 1 else ():
-            recorder.register(graph._graph, recorder.relation(graph, relation))
-        only = recorder.relation(graph, relations[0]) if len(relations) == 1 else None
-        sources = graph.num_src_nodes() if only is not None else -1
-        self.graph._node_frames = [
-            _frame(recorder, f, only if f.num_rows == sources else None, "ntype") for f in graph._node_frames
-        ]
-        self.graph._edge_frames = [
-            _frame(recorder, f, recorder.relation(graph, relations[i]), "etype")
-            for i, f in enumerate(graph._edge_frames)
-        ]
-        self._before = self._columns()
+    Args:
+        ends: The edges of each relation.
+        columns: The columns of sources, of destinations and of edges, by type; the first two are the same unless the
+            graph is a block.
+        counts: Numbers of sources and of destinations by type.
+        kinds: The types of sources, of destinations, and all of them.
+        whole: The graph; it has more relations if this stands for a part of it.
+    """
 
-    def _columns(self) -> list[dict[str, Any]]:
-        return [{k: c.storage for k, c in f._columns.items() if hasattr(c, "storage")} for f in self._frames]
+    columns: tuple[dict[str, Frame], dict[str, Frame], dict[Relation, Frame]]
+    before: tuple[dict[str, Frame], dict[str, Frame], dict[Relation, Frame]]
+    """The columns of the graph, before the call."""
+    attributes: frozenset[str]
+    """The names of its attributes, before the call."""
+
+    def __init__(
+        self, ends: dict[Relation, Ends], columns: Any, counts: dict[str, dict[str, int]],
+        kinds: tuple[list[str], list[str], list[str]], whole: Any, *, is_block: bool, idtype: torch.dtype,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        self.ends, self.columns, self._counts = ends, columns, counts
+        self.srctypes, self.dsttypes, self.ntypes = kinds
+        self.canonical_etypes, self.etypes = [*ends], [relation[1] for relation in ends]
+        self.is_block, self.idtype, self.device, self._whole = is_block, idtype, device, whole
+        self.is_unibipartite = is_block or not {*self.srctypes} & {*self.dsttypes}
+        self.is_homogeneous = len(self.ntypes) == len(ends) == 1
 
     @property
-    def _frames(self) -> list[Any]:
-        return [*self.graph._node_frames, *self.graph._edge_frames]
+    def original(self) -> Any:
+        """Returns the graph that this stands for."""
+        whole = self._whole
+        return whole if len(self.ends) == len(whole.canonical_etypes) else whole[self.canonical_etypes[0]]
 
-    def changes(self) -> list[dict[str, Any]]:
-        """Returns the columns of each frame that are new or replaced."""
-        pairs = zip(self._columns(), self._before, strict=True)
-        return [{k: v for k, v in now.items() if before.get(k) is not v} for now, before in pairs]
+    # Types
 
-    def store(self, changes: list[dict[str, Any]]) -> bool:
-        """Brings the user's graph up to date; returns whether anything had changed."""
-        graph, stored = self.original, False
-        frames = [*graph._node_frames, *graph._edge_frames]
-        for frame, mine, before, changed in zip(frames, self._frames, self._before, changes, strict=True):
-            gone = [name for name in before if name not in mine]
-            for name in gone:
-                frame.pop(name)
-            frame.update(changed)
-            stored = stored or bool(gone or changed)
-        return stored
+    def to_canonical_etype(self, etype: Any) -> Relation:
+        if etype is None:
+            if len(self.canonical_etypes) != 1:
+                raise unsupported("a call over several relations of a graph without their names")
+            return self.canonical_etypes[0]
+        if isinstance(etype, tuple):
+            if etype not in self.ends:
+                raise _dgl.DGLError(f'Edge type "{etype}" does not exist.')
+            return etype
+        found = [relation for relation in self.canonical_etypes if relation[1] == etype]
+        if len(found) != 1:
+            raise _dgl.DGLError(f'Edge type "{etype}" does not exist, or is ambiguous.')
+        return found[0]
+
+    def get_etype_id(self, etype: Any) -> int:
+        return self.canonical_etypes.index(self.to_canonical_etype(etype))
+
+    def get_ntype_id(self, ntype: str | None) -> int:
+        return self.ntypes.index(self.only_kind("src") if ntype is None else ntype)
+
+    def only_kind(self, side: str) -> str:
+        """Returns the type of nodes at one end of edges, if it is one."""
+        kinds = self.srctypes if side == "src" else self.dsttypes
+        if len(kinds) != 1:
+            raise unsupported("a call over several types of nodes without their names")
+        return kinds[0]
+
+    # Sizes and structure
+
+    def count(self, side: str, kinds: Sequence[str]) -> int:
+        """Returns how many nodes of some types there are at one end of edges."""
+        return sum([self._counts[side][kind] for kind in kinds])
+
+    def num_nodes(self, ntype: str | None = None) -> int:
+        if self.is_block:
+            if ntype is not None:
+                raise unsupported("num_nodes of a block by type")
+            return self.num_src_nodes() + self.num_dst_nodes()
+        return self.count("src", self.ntypes if ntype is None else [ntype])
+
+    def num_src_nodes(self, ntype: str | None = None) -> int:
+        return self.count("src", self.srctypes if ntype is None else [ntype])
+
+    def num_dst_nodes(self, ntype: str | None = None) -> int:
+        return self.count("dst", self.dsttypes if ntype is None else [ntype])
+
+    def num_edges(self, etype: Any = None) -> int:
+        if etype is None:
+            return sum([ends.src.shape[0] for ends in self.ends.values()])
+        return self.ends[self.to_canonical_etype(etype)].src.shape[0]
+
+    number_of_nodes, number_of_edges = num_nodes, num_edges
+    number_of_src_nodes, number_of_dst_nodes = num_src_nodes, num_dst_nodes
+
+    def in_degrees(self, v: Any = _ALL, etype: Any = None) -> Any:
+        return self._degrees("dst", v, etype)
+
+    def out_degrees(self, u: Any = _ALL, etype: Any = None) -> Any:
+        return self._degrees("src", u, etype)
+
+    def _degrees(self, side: str, nodes: Any, etype: Any) -> Any:
+        ends = self.ends[self.to_canonical_etype(etype)]
+        found = degrees(ends, side, self.idtype)
+        if isinstance(nodes, str):
+            return marked(found, ends, side)
+        return found[nodes].item() if isinstance(nodes, int) else found[torch.as_tensor(nodes).long()]
+
+    @property
+    def _graph(self) -> Index:
+        return Index(self.ends)
+
+    # Columns
+
+    def columns_apart(self) -> Any:
+        """Returns copies of the columns."""
+        src, dst, data = self.columns
+        sources = {kind: dict(frame) for kind, frame in src.items()}
+        destinations = {kind: dict(frame) for kind, frame in dst.items()} if self.is_block else sources
+        return sources, destinations, {relation: dict(frame) for relation, frame in data.items()}
+
+    def node_columns(self, side: str, kinds: list[str]) -> Any:
+        """Returns a view of the columns of nodes of some types."""
+        src, dst, _ = self.columns
+        frames = src if side == "src" else dst
+        parts = {kind: Columns(frames[kind], self._counts[side][kind], "nodes") for kind in kinds}
+        return parts[kinds[0]] if len(kinds) == 1 else TypedColumns(parts)
+
+    def edge_columns(self, relations: list[Relation]) -> Any:
+        """Returns a view of the columns of edges of some relations."""
+        parts = {r: Columns(self.columns[2][r], self.ends[r].src.shape[0], "edges") for r in relations}
+        return parts[relations[0]] if len(relations) == 1 else TypedColumns(parts)
+
+    @property
+    def ndata(self) -> Any:
+        if self.is_block:
+            raise unsupported("ndata of a block")
+        return self.node_columns("src", self.ntypes)
+
+    @property
+    def srcdata(self) -> Any:
+        return self.node_columns("src", self.srctypes)
+
+    @property
+    def dstdata(self) -> Any:
+        return self.node_columns("dst", self.dsttypes)
+
+    @property
+    def edata(self) -> Any:
+        return self.edge_columns(self.canonical_etypes)
+
+    @property
+    def nodes(self) -> NodesView:
+        if self.is_block:
+            raise unsupported("nodes of a block")
+        return NodesView(self, "src")
+
+    @property
+    def srcnodes(self) -> NodesView:
+        return NodesView(self, "src")
+
+    @property
+    def dstnodes(self) -> NodesView:
+        return NodesView(self, "dst")
+
+    @property
+    def edges(self) -> EdgesView:
+        return EdgesView(self)
+
+    def local_scope(self) -> Scope:
+        return Scope(self)
+
+    def local_var(self) -> StandIn:
+        return self._with(self.ends, self.columns_apart(), (self.srctypes, self.dsttypes, self.ntypes))
+
+    def __getitem__(self, key: Any) -> StandIn:
+        relation = self.to_canonical_etype(key)
+        source, _, destination = relation
+        src, dst, data = self.columns
+        if len(self.ends) == 1:
+            return self
+        sources = {kind: src[kind] for kind in dict.fromkeys((source, destination)) if kind in src}
+        columns = sources, {destination: dst[destination]} if self.is_block else sources, {relation: data[relation]}
+        kinds = [source], [destination], [*dict.fromkeys((source, destination))]
+        return self._with({relation: self.ends[relation]}, columns, kinds)
+
+    def _with(self, ends: dict[Relation, Ends], columns: Any, kinds: Any) -> StandIn:
+        return type(self)(
+            ends,
+            columns,
+            self._counts,
+            kinds,
+            self._whole,
+            is_block=self.is_block,
+            idtype=self.idtype,
+            device=self.device,
+        )
+
+    # Messages
+
+    def apply_nodes(self, func: Any, v: Any = _ALL, ntype: str | None = None, inplace: bool = False) -> None:
+        _check_all(v, inplace)
+        kind = self.only_kind("dst") if ntype is None else ntype
+        frame = self.columns[1][kind]
+        self.node_columns("dst", [kind]).update(func(self._batch(kind, frame)))
+
+    def apply_edges(self, func: Any, edges: Any = _ALL, etype: Any = None, inplace: bool = False) -> None:
+        _check_all(edges, inplace)
+        relation = self.to_canonical_etype(etype)
+        self.edge_columns([relation]).update(self._messages(relation, func))
+
+    def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Any = None) -> None:
+        relation = self.to_canonical_etype(etype)
+        found = self._passed(relation, message_func, reduce_func)
+        if apply_node_func is not None:
+            frame = {**self.columns[1][relation[2]], **found}
+            found = apply_node_func(self._batch(relation[2], frame))
+        self.node_columns("dst", [relation[2]]).update(found)
+
+    def multi_update_all(self, etype_dict: Any, cross_reducer: Any, apply_node_func: Any = None) -> None:
+        found: dict[str, list[dict[str, Tensor]]] = {}
+        order: dict[str, list[int]] = {}
+        last: Any = None
+        for etype, functions in etype_dict.items():
+            relation = self.to_canonical_etype(etype)
+            if not isinstance(functions, tuple) or len(functions) not in (2, 3):
+                raise unsupported("multi_update_all with other than two or three functions for a relation")
+            message, last, *after = functions
+            rows = self._passed(relation, message, last, infinities=True)
+            if after and after[0] is not None:
+                rows = after[0](self._batch(relation[2], {**self.columns[1][relation[2]], **rows}))
+            found.setdefault(relation[2], []).append(rows)
+            order.setdefault(relation[2], []).append(self.get_etype_id(relation))
+        for kind, parts in found.items():
+            rows = _across(parts, cross_reducer, order[kind])
+            if getattr(last, "name", None) in ("max", "min"):
+                rows = {name: value.masked_fill(value.isinf(), 0) for name, value in rows.items()}
+            self.node_columns("dst", [kind]).update(rows)
+            if apply_node_func is not None:
+                self.apply_nodes(apply_node_func, ntype=kind)
+
+    def _batch(self, kind: str, frame: Mapping[str, Any]) -> NodeBatch:
+        return NodeBatch(frame, torch.arange(self._counts["dst"][kind], device=self.device))
+
+    def _messages(self, relation: Relation, function: Any) -> dict[str, Tensor]:
+        ends, (src, dst, data) = self.ends[relation], self.columns
+        source, destination, own = src[relation[0]], dst[relation[2]], data[relation]
+        if isinstance(function, _BUILT_IN):
+            return {function.out_field: built_in(ends, function, {"u": source, "v": destination, "e": own})}
+        return function(EdgeBatch(ends, source, own, destination))
+
+    def _passed(
+        self, relation: Relation, message: Any, reduction: Any, *, infinities: bool = False
+    ) -> dict[str, Tensor]:
+        """Returns what reaches the destinations of a relation."""
+        ends, messages = self.ends[relation], self._messages(relation, message)
+        if not isinstance(reduction, _BUILT_IN):
+            return called_on_nodes(reduction, ends, self.columns[1][relation[2]], messages)
+        if isinstance(message, _BUILT_IN) and message.out_field != reduction.msg_field:
+            raise _dgl.DGLError("Invalid message and reduce function pairs.")
+        values = reduced(ends, messages[reduction.msg_field], reduction.name)
+        return {reduction.out_field: infinite(ends, values, reduction.name) if infinities else values}
+
+    def __getattr__(self, name: str) -> Any:
+        raise unsupported(f"{name} of a graph")
 
 
-def _frame(recorder: Recorder, frame: Any, edges: GraphEdges | None, side: str) -> Any:
-    """Copies a frame with recorded columns; columns that DGL has not fetched yet stay as they are."""
-    clone = frame.clone()
-    for name, column in frame._columns.items():
-        if getattr(column, "index", column) is None and column.device is None and column.deferred_dtype is None:
-            data = recorder.column(column.storage, edges, side)
-            if data is not column.storage:
-                clone._columns[name] = import_module("dgl.frame").Column(data)
-    return clone
+setattr(StandIn, STANDS_IN, True)
+
+
+def _across(parts: list[dict[str, Tensor]], reducer: Any, order: list[int]) -> dict[str, Tensor]:
+    """Returns what several relations give for the same nodes, as one."""
+    if len(parts) == 1 and reducer != "stack":
+        return parts[0]
+    if reducer == "stack":
+        parts = [part for _, part in sorted(zip(order, parts, strict=True), key=lambda pair: pair[0])]
+    rows: dict[str, Any] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        values = [part[name] for part in parts if name in part]
+        if callable(reducer):
+            rows[name] = reducer(values)
+        elif reducer == "stack":
+            rows[name] = torch.stack(values, 1)
+        elif len(values) == 1:
+            rows[name] = values[0]
+        elif reducer in ("sum", "mean"):
+            total = values[0]
+            for value in values[1:]:
+                total = total + value
+            rows[name] = total if reducer == "sum" else total / len(values)
+        elif reducer in ("max", "min"):
+            rows[name] = getattr(torch, f"a{reducer}")(torch.stack(values, 0), 0)
+        else:
+            raise _dgl.DGLError(f"{reducer!r} is no cross type reducer.")
+    return rows
+
+
+def _check_all(which: Any, inplace: bool) -> None:
+    if not isinstance(which, str) or inplace:
+        raise unsupported("a function over some nodes or edges")

@@ -53,17 +53,6 @@ class Notes(ABC):
         tape = self.tape
         return tensor.shape if tape is None else tape.shape(tensor)
 
-    def extent(self, owner: object, key: object, size: int) -> int:
-        """Returns a size of an object that is no tensor; the tape notes its uses as for sizes of tensors."""
-        tape = self.tape
-        return size if tape is None else tape.extent(owner, key, size)
-
-    def reads(self, owner: object, what: str) -> None:
-        """Notes that the call depends on the numbers in an object, not on its sizes alone."""
-        tape = self.tape
-        if tape is not None and tape.covers(owner):
-            tape.refuse(f"{what} is read")
-
     def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls a function of torch on tensors that hold numbers; the tape notes the call."""
         result = function(*args, **kwargs)

@@ -54,8 +54,6 @@ OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_base
 
 
 HOOKS = {Tensor.register_hook, Tensor.retain_grad, Tensor.register_post_accumulate_grad_hook}
-_HOOK_NAMES = {func.__name__ for func in HOOKS}
-"""The names of these functions, which an operator that torch captures has as well."""
 BACKWARDS = {func: signature(func) for func in (torch.autograd.grad, torch.autograd.backward, Tensor.backward)}
 _DETACHES = {Tensor.detach, torch.detach}
 
@@ -259,7 +257,11 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Runs a function of values of nodes in torch, after they have been computed."""
     if any(v.node.expr.on_edges for v in values):
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
-    check_hook(trace, func, args)
+    if func in HOOKS and not trace.given(held(args[0])):
+        raise UnsupportedCallError(
+            f"{spelled(func)} of a value that is computed on the way ({caller_text()}): second derivatives pass the "
+            "hook where torch saves the value, and programs save other ones."
+        )
     if func in BACKWARDS:
         return _gradients(trace, func, args, kwargs)
     if not writes(func, kwargs):
@@ -277,15 +279,6 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     result = trace.torch(func, real, *trace.results(args[1:]), **trace.results(kwargs))
     target.node = trace.written(real, target.shape)
     return target if result is real else result
-
-
-def check_hook(trace: Trace, func: Any, args: tuple[Any, ...]) -> None:
-    """Raises UnsupportedCallError for a hook of a value that a program computes."""
-    if func.__name__ in _HOOK_NAMES and not trace.given(held(args[0])):
-        raise UnsupportedCallError(
-            f"{spelled(func)} of a value that is computed on the way ({caller_text()}): second derivatives pass the "
-            "hook where torch saves the value, and programs save other ones."
-        )
 
 
 def _are_used(values: Iterable[Value]) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import operator
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 Role = tuple[int, Any]
-"""The place of a tensor on the tape and the axis that has the size; for `Counted`, the key instead of the axis."""
+"""The place of a tensor on the tape and the axis that has the size."""
 Guard = tuple[Callable[[Any, Any], bool], Role, "Role | int", bool]
 """A comparison of a size with another one, or with a number, and its result."""
 
@@ -33,8 +31,7 @@ class Size(int):
 
     def is_known(self) -> None:
         """Notes that the call depends on the number itself."""
-        if not _is_unnoted():
-            self.guards[operator.eq, self.role, number(self), True] = None
+        self.guards[operator.eq, self.role, number(self), True] = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, (number(self),)
@@ -47,43 +44,6 @@ class Number:
         self.shape = (number,)
 
 
-class Counted:
-    """Holds the sizes of an object that is no tensor, such as a graph.
-
-    Args:
-        owner: The object.
-        count: Returns the size that a key of the object stands for.
-    """
-
-    def __init__(self, owner: Any, count: Callable[[Any, Any], int]) -> None:
-        self.owner, self._count = owner, count
-
-    @property
-    def shape(self) -> Counted:
-        """Returns the sizes by their keys, as tensors have them by their axes."""
-        return self
-
-    def __getitem__(self, key: Any) -> int:
-        return self._count(self.owner, key)
-
-
-_local = threading.local()
-
-
-@contextmanager
-def unnoted() -> Generator[None]:
-    """Suspends notes on this thread, for checks of libraries that hold for all sizes."""
-    before, _local.unnoted = _is_unnoted(), True
-    try:
-        yield
-    finally:
-        _local.unnoted = before
-
-
-def _is_unnoted() -> bool:
-    return getattr(_local, "unnoted", False)
-
-
 def number(size: int) -> int:
     """Returns a size as a plain number, which is not noted."""
     return int.__int__(size)
@@ -94,8 +54,6 @@ def _compared(compare: Callable[[Any, Any], bool]) -> Callable[[Size, Any], Any]
 
     def method(self: Size, other: Any) -> Any:
         outcome = plain(self, other)
-        if _is_unnoted():
-            return outcome
         if outcome is NotImplemented:
             if other is not None:  # no number equals None
                 self.is_known()

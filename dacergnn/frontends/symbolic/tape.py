@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.frontend import ProgramSource
-from dacergnn.frontends.symbolic.sizes import Counted, Guard, Number, Role, Size, number
+from dacergnn.frontends.symbolic.sizes import Guard, Number, Role, Size, number
 from dacergnn.frontends.symbolic.steps import (
     Extent,
     Input,
@@ -50,7 +50,6 @@ class Tape:
         self._tensors: list[Any] = []  # holds them, so that their ids stay their own
         self._sizes: dict[Role, Size] = {}
         self._objects = {id(leaf): i for i, (leaf, _) in enumerate(leaves) if not isinstance(leaf, Tensor)}
-        self._counted = {id(leaf.owner): i for i, (leaf, _) in enumerate(leaves) if isinstance(leaf, Counted)}
         for leaf, axes in leaves:
             self._axes[len(self._tensors)] = axes
             self._slots.setdefault(id(leaf), len(self._tensors))
@@ -67,15 +66,6 @@ class Tape:
         if slot is None or not axes:
             return tensor.shape
         return torch.Size([self._size(slot, i, n) if i in axes else n for i, n in enumerate(tensor.shape)])
-
-    def covers(self, owner: object) -> bool:
-        """Returns whether other calls may have another object in the place of this one."""
-        return id(owner) in self._counted
-
-    def extent(self, owner: object, key: object, size: int) -> int:
-        """Returns a size of an object; it notes what is done with it where other calls may have another object."""
-        slot = self._counted.get(id(owner))
-        return size if slot is None else self._size(slot, key, size)
 
     def _size(self, slot: int, axis: Any, size: int) -> Size:
         role = slot, axis

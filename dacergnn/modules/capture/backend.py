@@ -10,6 +10,7 @@ from torch import fx
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError
 from dacergnn.modules.capture.captured_graph import CapturedGraph
+from dacergnn.modules.capture.refusals import refusal
 from dacergnn.modules.core import Core
 from dacergnn.modules.graphs import GraphCache
 
@@ -47,7 +48,12 @@ def compile_graph(
         raise DacergnnError(f'options["config"] is a {type(config).__name__}; pass a dacergnn.Config.')
     if on_unsupported not in ("warn", "error", "ignore"):
         raise DacergnnError(f'options["on_unsupported"]={on_unsupported!r} is not one of "warn", "error", "ignore".')
-    return captured_graph(module, config, on_unsupported)
+    graph = captured_graph(module, config, on_unsupported)
+    reason = refusal(module.graph)
+    if reason is None:
+        return graph
+    graph.warn(reason)
+    return module.forward
 
 
 def captured_graph(module: fx.GraphModule, config: Config, on_unsupported: OnUnsupported) -> CapturedGraph:

@@ -21,10 +21,12 @@ from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends.pyg.message_passing import MESSAGE_HOOKS, is_message_passing, message_hooks
+from dacergnn.frontends.symbolic.callers import failing_line
 from dacergnn.frontends.symbolic.row_sets import MANY_ROWS
 from dacergnn.frontends.symbolic.steps import ProgramRun, Step
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
+from dacergnn.modules.capture.refusals import refusal
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
@@ -47,8 +49,6 @@ have each call captured, which takes seconds.
 _GLOBAL_HOOKS = [v for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)]
 _FUNCTION = "autograd_function_apply"
 """The operator for subclasses of `torch.autograd.Function` in captured graphs."""
-_WRITES_TO_ARRAYS = {f"wrapped_{n}" for n in operator.__all__ if n[0] == "i" and hasattr(operator, f"__{n[1:]}__")}
-"""The names by which torch calls operators that write to arrays of NumPy, of whose writes autograd knows nothing."""
 NOTHING = (
     "nothing to compile: no rows are gathered or reduced by the ends of edges in what torch captures of it; "
     "`torch._dynamo.explain` tells what that is"
@@ -94,12 +94,14 @@ class CapturedForward(Runner):
         """Counts the runs of captured graphs, also those that fail."""
         self._in_a_row = 0
         """Counts the calls that were captured anew since the last that was not."""
-        self.reason = reason
+        self.reason: str | None = reason
         """Why calls run as they are, if they do."""
         self._options = CAPTURE_OPTIONS
         from torch._dynamo.exc import TorchDynamoException  # takes as long to import as all of torch
 
         self._failure = TorchDynamoException
+        self.failures: tuple[type[Exception], ...] = (TorchDynamoException,)
+        """What a call raises that is run as it is then."""
         self._begin()
 
     def _begin(self) -> None:
@@ -166,10 +168,11 @@ class CapturedForward(Runner):
                 raise UnsupportedCallError(
                     f"of a torch.autograd.Function, torch captures first derivatives only ({place_of(node)})."
                 )
-            if getattr(node.target, "__name__", "") in _WRITES_TO_ARRAYS:
-                raise UnsupportedCallError(f"it writes to an array of NumPy in place ({place_of(node)}).")
             if self.layered and isinstance(node.target, HigherOrderOperator):
                 raise UnsupportedCallError(f"torch runs all layers within a {node.target} ({place_of(node)}).")
+        refused = refusal(module.graph)
+        if refused is not None:
+            raise UnsupportedCallError(refused)
         if self.layered and any(isinstance(e, Tensor) and e.layout is not torch.strided for e in examples):
             raise UnsupportedCallError("torch multiplies by sparse tensors where a model is captured.")
         graph = CapturedGraph(module, self.core)
@@ -269,9 +272,9 @@ class CapturedForward(Runner):
             return self.uncompiled(*args, **kwargs)
         before, ran = len(self.graphs), self.ran
         try:
-            with self._options, as_before(self.original, (args, kwargs), (Exception,)):
+            with self._options, as_before(self.original, self.tensors_given(args, kwargs), (Exception,)):
                 result = self._run(self.original, *args, **kwargs)
-        except self._failure as error:
+        except self.failures as error:
             return self._fail(error, args, kwargs)
         except Exception as error:  # of the forward itself, or of torch, which fails in many ways
             if self.ran > ran or isinstance(error, DacergnnError):
@@ -281,13 +284,17 @@ class CapturedForward(Runner):
         if len(self.graphs) == before:
             self._settled.add(kind)
         elif not before and not any(graph.reader.compiles for graph in self.graphs):
-            if self.layered:
-                self.reason = NOTHING
-            else:
-                self.warn(NOTHING)
+            self._gain_nothing()
         elif not before and self.operators and not any(isinstance(step, ProgramRun) for step in self.steps):
             self.reason = BETWEEN
         return result
+
+    def _gain_nothing(self) -> None:
+        """Notes that nothing of a first call is compiled."""
+        if self.layered:
+            self.reason = NOTHING
+        else:
+            self.warn(NOTHING)
 
     def _again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a call of a kind for which all has been captured, as far as one can tell from outside.
@@ -298,8 +305,10 @@ class CapturedForward(Runner):
         before, captured = self.ran, len(self.graphs)
         try:
             result = self._look(args, kwargs)
-        except self._failure as error:
+        except self.failures as error:
             if self.ran > before:
+                if not isinstance(error, self._failure):
+                    raise
                 raise UnsupportedCallError(
                     f"{self.core.kind} cannot go on with this call, of which a part has run: {error}"
                 ) from error
@@ -340,9 +349,17 @@ class CapturedForward(Runner):
             self._options = _DIVIDING_OPTIONS
             return self._call(args, kwargs)
         reason = str(cause).partition("\n")[0]
+        if reason.startswith(f"{self.core.kind} cannot be compiled: "):
+            raise error
+        if not isinstance(error, (self._failure, UnsupportedCallError)):  # perhaps it is the user's, and raised again
+            reason = f"{failing_line(error)} cannot be captured ({type(error).__name__}: {reason})"
         result = self._as_written(reason, args, kwargs)
         self.reason = reason
         return result
+
+    def tensors_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns a structure with all tensors that a call is given, which it may write to."""
+        return args, kwargs
 
     def _as_written(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.layered:

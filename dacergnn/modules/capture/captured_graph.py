@@ -33,6 +33,7 @@ from dacergnn.modules.runner import FAILURES
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 _KEPT = 8
+_functions_enabled: Any = torch._C._EnableTorchFunction  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
 class CapturedGraph(ProgramRunner):
@@ -104,8 +105,9 @@ class CapturedGraph(ProgramRunner):
         tape = Tape([(leaf, ()) for leaf in leaves], self.reader.constants)
         trace = Trace(_Runtime(self, tape, args))
         try:
-            result = self.reader.run(trace, tape, leaves)
-            result = trace.finish(result)
+            with _functions_enabled():  # torch disables them where it has looked into a subclass of tensors
+                result = self.reader.run(trace, tape, leaves)
+                result = trace.finish(result)
             template = tape.template(tuple(result))
         except (DacergnnError, Unrepeatable, *FAILURES) as error:
             before.restore()

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
+from dacergnn.frontends.dgl.typed_products import typed_product
+
 _GETITEM = (operator.getitem, Tensor.__getitem__)
 _VIEWS = frozenset(("view", "reshape", "unsqueeze", "expand", "expand_as", "long", "to", "contiguous"))
 _REDUCTIONS = frozenset(("index_add", "scatter_add", "scatter_reduce", "index_reduce"))
@@ -77,6 +79,12 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
             found.setdefault(index, _Index()).gathered.append(_rows(gather[0]))
             labels[node] = index
             continue
+        if node.target is typed_product and (index := ids_of(node.args[2])) is not None:
+            index = same(index)
+            found.setdefault(index, _Index()).gathered.append(_rows(node.args[1]))
+            labels[node] = index
+            meet([index, *[labels[n] for n in node.args[:1] if n in labels]])
+            continue
         if reduction is not None and (index := ids_of(reduction[1])) is not None:
             index = same(index)
             target, _, values = reduction
@@ -98,7 +106,9 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
 
 def _types_of_nodes(ends: Ends, found: dict[fx.Node, _Index]) -> fx.Node | None:
     """Returns integers that choose by node: as many as the sources, among rows of a number that does not vary."""
-    sources = found[ends.src].gathered
+    sources, dst = found[ends.src].gathered, found[ends.dst]
+    if [str(n) for n in sources[:1]] != [str(n) for n in (dst.reduced or dst.gathered)[:1]]:
+        return None  # no program has types of nodes where sources and destinations are different ones
     for index, uses in found.items():
         alone = index not in (ends.src, ends.dst, ends.types) and not uses.reduced
         if alone and sources and str(_rows(index)) == str(sources[0]) and all(type(n) is int for n in uses.gathered):

@@ -60,14 +60,14 @@ def _written(graph: fx.Graph) -> set[fx.Node]:
         if node.op not in ("call_function", "call_method") or not node.args:
             continue
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        writes = (name.endswith("_") and not name.endswith("__")) or node.target in _IN_PLACE
+        writes = (name.endswith("_") and not name.endswith("__")) or node.target in IN_PLACE
         if writes or (node in written and _integers(node.meta.get("example_value"))):  # views are of the first argument
             written.update(n for n in _nodes(node.args[0]) if isinstance(n, fx.Node))
         written.update(n for n in _nodes(node.kwargs.get("out")) if isinstance(n, fx.Node))
     return written
 
 
-_IN_PLACE = frozenset(
+IN_PLACE = frozenset(
     (operator.setitem, operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, operator.iand,
      operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.itruediv, operator.ipow)
 )  # fmt: skip

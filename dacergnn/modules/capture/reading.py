@@ -18,7 +18,7 @@ from dacergnn.frontends.symbolic.edges import EdgeIndex, EdgeSet, EndIndex, Join
 from dacergnn.frontends.symbolic.expr import const, reached
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.names import Names
-from dacergnn.frontends.symbolic.record import ABOUT, check_hook, writes
+from dacergnn.frontends.symbolic.record import ABOUT, writes
 from dacergnn.frontends.symbolic.sizes import Size, number
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.trace import is_alias_of
@@ -27,8 +27,8 @@ from dacergnn.modules.capture.counted_nodes import count_nodes
 from dacergnn.modules.capture.ends import Ends, find_ends, is_view
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.self_loops import join_self_loops
-from dacergnn.modules.capture.sources import is_number, label, own_path, place_of, reads_number
-from dacergnn.modules.capture.uses import is_written, last_uses, results_in_use
+from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
+from dacergnn.modules.capture.uses import last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
@@ -215,10 +215,6 @@ class _Run:
         if isinstance(example, torch.SymInt):
             return self._size(_expr(example), function, args, kwargs)
         if function is _DATA and isinstance(args[0], Value):
-            if is_written(node):
-                raise UnsupportedCallError(
-                    f"data of a value that a program computes are written to ({place_of(node)})."
-                )
             return args[0].detach()
         if _always_true(node):
             return True
@@ -251,8 +247,10 @@ class _Run:
     def _size(self, expr: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns a size that follows from others; the tape notes how."""
         sizes = [a for a in _flat(args) if isinstance(a, int)]
+        if function is Tensor.item:  # of integers, which are others in other calls
+            args = (plain(args[0]),)
         result = function(*_numbers(args), **_numbers(kwargs))
-        if any(type(size) is Size for size in sizes):
+        if function is Tensor.item or any(type(size) is Size for size in sizes):
             result = self.tape.derived(function, args, kwargs, int(result))
         self.sizes[expr] = result
         return result
@@ -262,7 +260,6 @@ class _Run:
         if function in _SETS_MODES:
             return function(*args)
         if isinstance(function, HigherOrderOperator):
-            check_hook(trace, function, args)
             return trace.alone(function, args, kwargs)
         if function is run_layer:
             return trace.torch(function, *trace.results(args))

@@ -6,6 +6,8 @@ import operator
 
 from torch import fx
 
+from dacergnn.modules.capture.integers import IN_PLACE
+
 _PARTS = (operator.getitem, "view", "reshape", "narrow", "select", "t", "transpose", "squeeze", "unsqueeze", "flatten")
 """Functions whose results may share memory with their first argument."""
 
@@ -32,7 +34,7 @@ def is_written(node: fx.Node) -> bool:
     """Tells whether others write to the memory of a node."""
     for user in (user for user in node.users if user.args and user.args[0] is node):
         name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
-        if name.endswith("_") or name in ("setitem", "imul", "iadd", "isub", "itruediv", "ipow"):
+        if user.target in IN_PLACE or (name.endswith("_") and not name.endswith("__")):
             return True
         if user.target in _PARTS and is_written(user):
             return True

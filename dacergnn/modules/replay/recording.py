@@ -67,9 +67,8 @@ class Recording:
         return next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), torch.device("cpu"))
 
     def tensors(self, leaves: Sequence[Any]) -> list[Tensor]:
-        """Returns the tensors that programs read besides arguments: parameters, and columns of graphs among these."""
-        columns = [t for t in leaves[self.signature.count :] if isinstance(t, Tensor)]
-        return [*self.network.own, *columns]
+        """Returns the tensors that programs read besides arguments."""
+        return [*self.network.own]
 
     def _overlap(self, leaves: Sequence[Any]) -> tuple[list[int], list[int]]:
         """Returns the ids of leaves that the layer, or a graph, holds as well, 0 for others, and which are the same."""

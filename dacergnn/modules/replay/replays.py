@@ -33,8 +33,6 @@ class Replays:
         self._check: CheckGraph = check
         self._recordings: list[Recording] = []
         self._last: CallSignature | None = None
-        self._of_one_graph = False
-        """Tells whether calls have depended on more than the form of a graph."""
         self._left: dict[tuple[bool, bool], int] = {}
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Recording, list[Any]]]:
@@ -62,7 +60,7 @@ class Replays:
             self._last = self._signature(args, kwargs)
             return None
         self._left[self._mode()] = left - 1
-        foreign = [] if last.takes_any_graph else [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
+        foreign = [v for v in leaves if not isinstance(v, (torch.Tensor, HeteroGraph))]
         graphs = {f"graph {i}": graph for i, graph in enumerate(foreign)}
         like = [r for r in self._recordings if r.signature.leaves(args, kwargs) is not None]
         try:
@@ -79,9 +77,6 @@ class Replays:
             recording = attempt.finish(result, partial(_forget, weakref.ref(self)))
         except Unwatchable as reason:
             self.reason = str(reason)
-            if attempt.signature.takes_any_graph:  # a call on the same graph may still be repeated
-                self._of_one_graph, self._last = True, None
-                self._left.pop(self._mode(), None)
             return
         self.reason = None
         covered = [r for r in attempt.like if recording.widen(r)]
@@ -97,7 +92,7 @@ class Replays:
     def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | None:
         """Returns the signature of a call for any sizes; an exact one if some objects may not be replaced by others."""
         signature = CallSignature.of(args, kwargs, self._check, any_size=True)
-        exact = signature is not None and (signature.same or (signature.takes_any_graph and self._of_one_graph))
+        exact = signature is not None and signature.same
         return CallSignature.of(args, kwargs, self._check) if exact else signature
 
     def _mode(self) -> tuple[bool, bool]:

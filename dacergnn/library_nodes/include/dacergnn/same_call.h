@@ -23,8 +23,7 @@ enum class Argument : std::int64_t {
   list,       // class, size, the items
   dictionary, // class, size, for each item a key and the value
   rows,       // as features, which may have more or fewer rows
-  indices,    // the same for integers, whose last axis may be of another size, whatever was written to them
-  any_object  // class
+  indices     // the same for integers, whose last axis may be of another size, whatever was written to them
 };
 
 // Compares the arguments of a call with numbers, or writes some of them.
@@ -108,7 +107,6 @@ struct SameCall {
       case Argument::features: return same_features(object) && leaf(object);
       case Argument::rows: return same_but_for_a_size(object, true) && leaf(object);
       case Argument::indices: return same_but_for_a_size(object, false) && leaf(object);
-      case Argument::any_object: return leaf(object);
       case Argument::equal: return equal(object, (void *)next());
       case Argument::tuple: return same_items(object, PyTuple_Size(object), PyTuple_GetItem);
       case Argument::list: return same_items(object, PyList_Size(object), PyList_GetItem);

@@ -1,0 +1,39 @@
+"""Finds what programs do not follow in a captured graph: hooks of tensors, and writes that autograd does not see."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from torch import fx
+
+from dacergnn.modules.capture.sources import place_of
+from dacergnn.modules.capture.uses import is_written
+
+_HOOKS = frozenset(("register_hook", "retain_grad", "register_post_accumulate_grad_hook"))
+_DATA = "_get_data_attr"
+"""The name of torch's function for ``.data`` in graphs."""
+_WRITES_TO_ARRAYS = {f"wrapped_{n}" for n in operator.__all__ if n[0] == "i" and hasattr(operator, f"__{n[1:]}__")}
+"""The names by which torch calls operators that write to arrays of NumPy, of whose writes autograd knows nothing."""
+
+
+def refusal(graph: fx.Graph) -> str | None:
+    """Returns why a graph has to run as it is; None if it need not."""
+    for node in graph.nodes:
+        name = _name(node.target)
+        if name in _HOOKS:
+            return f"{name} is called for a tensor within the forward ({place_of(node)})."
+        if name == _DATA and _is_read(node) and is_written(node):
+            return f"a tensor is written to by way of .data ({place_of(node)})."
+        if name in _WRITES_TO_ARRAYS:
+            return f"it writes to an array of NumPy in place ({place_of(node)})."
+    return None
+
+
+def _is_read(node: fx.Node) -> bool:
+    """Returns whether others read the tensor itself."""
+    return any(len(other.users) > 1 for other in node.all_input_nodes)
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
