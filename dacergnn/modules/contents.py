@@ -18,11 +18,12 @@ from torch.utils._pytree import tree_leaves
 from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends.symbolic.expr import version
 from dacergnn.frontends.symbolic.value import computed
-from dacergnn.modules.replay.reach import FORWARDS
-from dacergnn.modules.replay.user_code import is_user, named_by, user_functions
+from dacergnn.modules.user_code import is_user, named_by, user_functions
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 from dacergnn.runtime.transformed import is_fake
 
+FORWARDS = "_compiled_forwards"
+"""Name of the attribute that holds the compiled forwards of a module."""
 _LARGE, _LARGE_ARGUMENT = 1 << 26, 1 << 16
 """Bytes of a parameter, and of an argument, of which no copy is made: 64 MiB and 64 KiB. Few forwards write to one.
 

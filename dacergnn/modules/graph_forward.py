@@ -17,11 +17,11 @@ from dacergnn.config import Config, OnUnsupported
 from dacergnn.errors import DacergnnError, UnsupportedCallError
 from dacergnn.frontends.dgl.graph_classes import is_graph
 from dacergnn.modules.capture.captured_forward import CapturedForward
+from dacergnn.modules.contents import FORWARDS
 from dacergnn.modules.core import Core
 from dacergnn.modules.derived_classes import made_once
 from dacergnn.modules.graphs import GraphCache
 from dacergnn.modules.layer import CompiledLayer, core_of
-from dacergnn.modules.replay import FORWARDS
 from dacergnn.runtime.transformed import is_recorded
 
 _COMPILED = "_dacergnn_compiled"

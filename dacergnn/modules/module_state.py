@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from dacergnn.errors import UnsupportedMachineError
 from dacergnn.frontends.frontend import helpers, methods
-from dacergnn.modules.replay.snapshot import Snapshot
+from dacergnn.modules.snapshot import Snapshot
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _TRACKED = ("_parameters", "_buffers", "_modules")

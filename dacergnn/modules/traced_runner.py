@@ -1,10 +1,8 @@
-"""Runs calls of a layer without a front end: traces them, unless they are like an earlier call."""
+"""Runs calls of a layer without a front end that torch does not capture: records the layer's own Python each time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,24 +11,20 @@ from torch import Tensor, nn
 from dacergnn.errors import DacergnnError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.linear import has_hooks, observed
-from dacergnn.frontends.symbolic import Tracer
+from dacergnn.frontends.pyg.traced import MessagePassingTracer
 from dacergnn.frontends.symbolic.callers import failing_line, is_own_fault
 from dacergnn.frontends.symbolic.edges import EdgeSet, unseen
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.row_sets import RowSet
-from dacergnn.frontends.symbolic.steps import plain_sizes
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.contents import Contents, as_before
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast, known_elements
-from dacergnn.modules.network import Differs
 from dacergnn.modules.program_runner import ProgramRunner
-from dacergnn.modules.replay import Attempt, Recording, Replays
-from dacergnn.modules.replay.user_code import asks_for_ids, compares_identities, compares_types
 from dacergnn.modules.runner import FAILURES, as_both
-from dacergnn.runtime.cuda_device import random_state, set_random_state
+from dacergnn.modules.user_code import asks_for_ids, compares_identities, compares_types
 from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 
@@ -41,19 +35,10 @@ class TracedRunner(ProgramRunner):
     original, with a warning once (or as ``on_unsupported`` says).
     """
 
-    def __init__(self, core: Core, tracer: Tracer) -> None:
+    def __init__(self, core: Core) -> None:
         super().__init__(core)
-        self.tracer = tracer
-        self.replays = Replays(core.original, {}, core.config.check_graph)
+        self._tracer = MessagePassingTracer(core.original)
         self._result_types = ResultTypes(core.original)
-
-    @property
-    def notes(self) -> list[str | None]:
-        return [self.replays.summary, *super().notes]
-
-    def forget_calls(self) -> None:
-        super().forget_calls()
-        self.replays = Replays(self.original, {}, self.core.config.check_graph)
 
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -69,36 +54,14 @@ class TracedRunner(ProgramRunner):
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        replays = self.replays
-        failed: list[tuple[Recording, Exception]] = []
-        for recording, leaves in replays.find(args, kwargs):
-            state = random_state(recording.device(leaves)) if recording.draws else None
-            try:
-                result = self._repeat(recording, leaves, args, kwargs)
-            except (Differs, DacergnnError, *FAILURES) as error:  # the call is traced anew, and raises its own error
-                if not isinstance(error, Differs):
-                    failed.append((recording, error))
-                if state is not None:
-                    set_random_state(recording.device(leaves), state)
-            else:
-                replays.repeated()
-                return result
         try:
-            attempt = replays.attempt(args, kwargs)
             _check_hooks(self.original)
-            names = Names.of(self.original)
-            runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, attempt, names)
+            runtime = _Runtime(self, {id(a) for a in (*args, *kwargs.values())}, Names.of(self.original))
             with as_before(self.original, (args, kwargs), (DacergnnError, *FAILURES)) as runtime.before:
                 _check_code(runtime.before)
-                result = self.tracer.call(runtime, args, kwargs)
+                result = self._tracer.call(runtime, args, kwargs)
                 runtime.before.check_unwritten()
             self.check_plan()
-            for recording, error in failed:
-                replays.drop(recording, error)
-            if attempt is None:
-                return result
-            replays.keep(attempt, result)
-            return plain_sizes(result)
         except (UnsupportedCallError, UnsupportedMachineError) as reason:
             return self.refused(reason, args, kwargs)
         except DacergnnError:
@@ -114,30 +77,19 @@ class TracedRunner(ProgramRunner):
                     UnsupportedCallError(f"{self.core.kind} cannot be compiled: {reason}"), type(error)
                 ) from error
             return self.fall_back(reason, args, kwargs, expected=False)
-
-    def _repeat(self, recording: Recording, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        captures = self.core.captures
-        if captures is None:
-            return recording.run(self, leaves)
-        return captures.run(partial(self._again, recording), args, kwargs, recording.tensors(leaves), recording)
-
-    def _again(self, recording: Recording, instead: Mapping[int, Tensor], *args: Any, **kwargs: Any) -> Any:
-        leaves = recording.signature.leaves(args, kwargs)
-        assert leaves is not None
-        return recording.run(self, leaves, instead)
+        return result
 
 
 class _Runtime:
     """Finds graphs and runs programs for one call."""
 
     in_torch = False
+    tape: Tape | None = None
 
-    def __init__(self, runner: TracedRunner, kept: set[int], attempt: Attempt | None, names: Names) -> None:
+    def __init__(self, runner: TracedRunner, kept: set[int], names: Names) -> None:
         self.runner = runner
         self.names = names
         self.kept = kept
-        self.attempt = attempt
-        self.tape: Tape | None = None if attempt is None else attempt.tape
         self.before: Contents | None = None
 
     def known(self, module: nn.Module) -> nn.Module:
@@ -157,17 +109,11 @@ class _Runtime:
 
     def find_graph(self, edges: EdgeSet | RowSet) -> HeteroGraph:
         """Returns the graph of some edges, encoded unless it was seen before."""
-        if self.attempt is not None:
-            self.attempt.edges += edges.tensors
         return edges.find(self.runner.core.graphs, self.kept)
 
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """Returns the outputs of a program for arrays in the order of its parameters."""
         return self.runner.run_program(program, graph, arrays)
-
-    def looking(self) -> AbstractContextManager[Any]:
-        """Returns a context for the layer's own Python that notes what else it does."""
-        return nullcontext() if self.attempt is None else self.attempt.looks
 
 
 def _check_code(before: Contents) -> None:

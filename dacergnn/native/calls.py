@@ -29,7 +29,6 @@ extern "C" void *same_edges(void *, void *const *arguments, std::ptrdiff_t) { re
 extern "C" void *same_objects(void *, void *const *arguments, std::ptrdiff_t) {
   return dacergnn::same_objects(arguments);
 }
-extern "C" void *same_forms(void *, void *const *arguments, std::ptrdiff_t) { return dacergnn::same_forms(arguments); }
 """
 
 

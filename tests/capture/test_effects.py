@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dacergnn
-from tests.modules.recorded_calls import Counter, K, arguments, compiled, recorded
+from tests.capture.calls import Counter, K, arguments, captured, compiled
 
 pytest.importorskip("torch_geometric")
 from torch_geometric.nn import MessagePassing
 
-__all__ = ["recorded"]
+__all__ = ["captured"]
 SLOPE = 0.25
 LOG: list[Any] = []
 
@@ -153,7 +153,7 @@ REPEATED = (writes_to_a_part, draws_in_torch, draws_unused, counts_rows, writes_
 
 
 @pytest.mark.parametrize("effect", REPEATED, ids=lambda e: e.__name__)
-def test_functions_of_torch_are_run_again(effect: Any, recorded: list[int]) -> None:
+def test_functions_of_torch_are_run_again(effect: Any, captured: list[int]) -> None:
     layer, args = type("Plain", (Plain,), {"effect": effect, "__module__": __name__})(), arguments()
     found, original = compiled(layer), copy.deepcopy(layer)
     for seed in range(5):
@@ -166,10 +166,10 @@ def test_functions_of_torch_are_run_again(effect: Any, recorded: list[int]) -> N
         torch.testing.assert_close(mine, original(*args))
         assert torch.equal(state, torch.get_rng_state())
         torch.testing.assert_close(layer.count, original.count)
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
-def test_parts_without_gradients_stay_without_them(recorded: list[int]) -> None:
+def test_parts_without_gradients_stay_without_them(captured: list[int]) -> None:
     class Scaled(Plain):
         def effect(self, x: Tensor) -> Tensor:
             with torch.no_grad():
@@ -180,20 +180,20 @@ def test_parts_without_gradients_stay_without_them(recorded: list[int]) -> None:
     found = compiled(layer)
     for _ in range(4):
         torch.testing.assert_close(*[torch.autograd.grad(f(*args).sum(), layer.weight) for f in (found, layer)])
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
-def test_a_count_of_rows_that_differs_is_noticed(recorded: list[int]) -> None:
+def test_a_count_of_rows_that_differs_is_noticed(captured: list[int]) -> None:
     layer, args = type("Plain", (Plain,), {"effect": counts_rows, "__module__": __name__})(), arguments()
     found = compiled(layer)
     for zeros in (0, 0, 0, 2, 2, 0):
         with torch.no_grad():
             layer.weight.fill_(1.0)[:zeros] = 0.0
         torch.testing.assert_close(found(*args), layer(*args))
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
-def test_edges_made_in_a_call(recorded: list[int]) -> None:
+def test_edges_made_in_a_call(captured: list[int]) -> None:
     class Looped(Plain):
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return self.propagate(edge_index.flip(0), x=x) * self.weight
@@ -202,7 +202,7 @@ def test_edges_made_in_a_call(recorded: list[int]) -> None:
     found = compiled(layer)
     for _ in range(4):
         torch.testing.assert_close(found(*args), layer(*args))
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
 class Listing(Plain):
@@ -212,10 +212,10 @@ class Listing(Plain):
         return self.propagate(edge_index, x=x), ([1], {"a": [2]}, (3, [4]))
 
 
-def test_containers_that_are_returned_are_those_of_the_call(recorded: list[int]) -> None:
+def test_containers_that_are_returned_are_those_of_the_call(captured: list[int]) -> None:
     layer, args = compiled(Listing().double()), arguments()
     for _ in range(5):
         _, (first, second, third) = layer(*args)
         assert (first, second, third) == ([1], {"a": [2]}, (3, [4]))
         first.append(5), second["a"].append(5), third[1].append(5)  # pyright: ignore[reportUnusedExpression]
-    assert len(recorded) < 5
+    assert len(captured) < 5

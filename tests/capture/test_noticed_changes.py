@@ -14,12 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import dacergnn
-from tests.modules.recorded_calls import Counter, K, N, arguments, compiled, recorded, repeated
+from tests.capture.calls import Counter, K, N, arguments, captured, compiled, repeated
 
 pytest.importorskip("torch_geometric")
 from torch_geometric.nn import MessagePassing
 
-__all__ = ["recorded"]
+__all__ = ["captured"]
 SLOPE = 0.25
 OPTIONS = {"shift": 0.5}
 
@@ -55,17 +55,17 @@ def make(factor: float) -> Any:
     return Layer().double()
 
 
-def test_the_second_call_is_not_captured(recorded: list[int]) -> None:
+def test_the_second_call_is_not_captured(captured: list[int]) -> None:
     layer, (x, index) = make(1.0), arguments()
     found = compiled(layer)
     for _ in range(3):
         x = x.sin()
         torch.testing.assert_close(found(x, index), layer(x, index))
-        assert len(recorded) == 1
+        assert len(captured) == 1
     assert "captured as 1 graph: 1 runs of programs" in str(dacergnn.explain(found))
 
 
-def test_gradients_of_repeated_calls(recorded: list[int]) -> None:
+def test_gradients_of_repeated_calls(captured: list[int]) -> None:
     layer, (x, index) = make(1.0), arguments(requires_grad=True)
     found = repeated(layer, (x, index))
     leaves = [x, *layer.parameters()]
@@ -78,10 +78,10 @@ def test_gradients_of_repeated_calls(recorded: list[int]) -> None:
         found(x, index).square().sum().backward()
         optimizer.step()
         torch.testing.assert_close(found(x, index), layer(x, index))
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
-def test_training_and_evaluation_in_turn(recorded: list[int]) -> None:
+def test_training_and_evaluation_in_turn(captured: list[int]) -> None:
     layer, (x, index) = make(1.0), arguments()
     found = compiled(layer)
     for _ in range(3):
@@ -90,7 +90,7 @@ def test_training_and_evaluation_in_turn(recorded: list[int]) -> None:
             with torch.set_grad_enabled(mode):
                 for _ in range(2):
                     torch.testing.assert_close(found(x, index), layer(x, index))
-        assert len(recorded) == 2
+        assert len(captured) == 2
 
 
 def set_cell(layer: Any) -> None:
@@ -145,26 +145,26 @@ NOT_CAPTURED = ("a parameter", "a parameter of a submodule", "a hook for all mod
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changes_are_noticed(change: str, recorded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_are_noticed(change: str, captured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     layer, args = make(1.0), arguments()
     found = repeated(layer, args)
-    assert len(recorded) == 1
+    assert len(captured) == 1
     CHANGES[change](layer, monkeypatch)
     mine, theirs = found(*args), layer(*args)
     torch.testing.assert_close(mine, theirs)
-    assert len(recorded) == (1 if change in NOT_CAPTURED else 2)
+    assert len(captured) == (1 if change in NOT_CAPTURED else 2)
     assert mine.requires_grad == theirs.requires_grad
 
 
-def test_a_hook_of_a_submodule_is_noticed(recorded: list[int]) -> None:
+def test_a_hook_of_a_submodule_is_noticed(captured: list[int]) -> None:
     layer, args = make(1.0), arguments()
     found = repeated(layer, args)
     layer.linear.register_forward_hook(hook)
     torch.testing.assert_close(found(*args), layer(*args))
-    assert len(recorded) == 2
+    assert len(captured) == 2
 
 
-def test_numbers_of_parameters_are_those_of_the_moment(recorded: list[int]) -> None:
+def test_numbers_of_parameters_are_those_of_the_moment(captured: list[int]) -> None:
     layer, args = make(1.0), arguments()
     found = repeated(layer, args)
     before = found(*args)
@@ -174,7 +174,7 @@ def test_numbers_of_parameters_are_those_of_the_moment(recorded: list[int]) -> N
     after = found(*args)
     torch.testing.assert_close(after, layer(*args))
     assert not torch.equal(before, after)
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
 def written(x: Tensor, index: Tensor) -> tuple[Any, ...]:
@@ -203,26 +203,26 @@ OTHERS: dict[str, tuple[Callable[[Tensor, Tensor], tuple[Any, ...]], int]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_other_arguments(other: str, recorded: list[int]) -> None:
+def test_other_arguments(other: str, captured: list[int]) -> None:
     layer, args = make(1.0), arguments()
     found = repeated(layer, args)
     change, more = OTHERS[other]
     args = change(*args)
     torch.testing.assert_close(found(*args), layer(*args))
-    assert len(recorded) == 1 + more
+    assert len(captured) == 1 + more
 
 
-def test_a_parameter_that_was_the_features(recorded: list[int]) -> None:
+def test_a_parameter_that_was_the_features(captured: list[int]) -> None:
     layer, (x, index) = make(1.0), arguments()
     own, index = layer.linear.weight, index % K
     found = repeated(layer, (own, index))
     other = nn.Parameter(x[:K].clone())
     torch.testing.assert_close(found(other, index), layer(other, index))
     torch.testing.assert_close(found(own, index), layer(own, index))
-    assert len(recorded) == 2
+    assert len(captured) == 2
 
 
-def test_modes_of_torch_are_noticed(recorded: list[int]) -> None:
+def test_modes_of_torch_are_noticed(captured: list[int]) -> None:
     layer, args = make(1.0), arguments()
     found = repeated(layer, args)
     with torch.no_grad():
@@ -235,7 +235,7 @@ def test_modes_of_torch_are_noticed(recorded: list[int]) -> None:
     torch.set_default_dtype(default)
     with torch.device("cpu"):
         found(*args)
-    assert len(recorded) == 5
+    assert len(captured) == 5
     low = args[0].float()
     found.float().eval()
     for _ in range(3):
@@ -245,15 +245,15 @@ def test_modes_of_torch_are_noticed(recorded: list[int]) -> None:
             torch.testing.assert_close(found(low, args[1]), layer(low, args[1]), rtol=0.02, atol=0.05)
 
 
-def test_parameters_of_another_type(recorded: list[int]) -> None:
+def test_parameters_of_another_type(captured: list[int]) -> None:
     layer, (x, index) = make(1.0), arguments()
     found = repeated(layer, (x, index))
     found.float()
     assert found(x.float(), index).dtype == torch.float32
-    assert len(recorded) == 2
+    assert len(captured) == 2
 
 
-def test_dictionaries_that_have_been_larger_are_the_same(recorded: list[int]) -> None:
+def test_dictionaries_that_have_been_larger_are_the_same(captured: list[int]) -> None:
     layer, args = make(1.0), arguments()
     found = repeated(layer, args)
     for table in (vars(layer), OPTIONS, layer.linear._parameters):
@@ -262,14 +262,14 @@ def test_dictionaries_that_have_been_larger_are_the_same(recorded: list[int]) ->
         for name in names:
             del table[name]
         torch.testing.assert_close(found(*args), layer(*args))
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
-def test_attributes_that_no_code_mentions_may_be_anything(recorded: list[int]) -> None:
+def test_attributes_that_no_code_mentions_may_be_anything(captured: list[int]) -> None:
     layer = make(1.0)
     layer.notes = Counter()
     repeated(layer, arguments())
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
 def test_what_was_replaced_is_not_kept() -> None:
@@ -280,14 +280,14 @@ def test_what_was_replaced_is_not_kept() -> None:
     x, index = arguments()
     for _ in range(3):
         found(x, index)
-    gc.collect()  # of what was recorded
+    gc.collect()  # of what was captured
     assert [r() for r in old] == [None] * 3
 
 
-def test_graphs_in_turn(recorded: list[int]) -> None:
+def test_graphs_in_turn(captured: list[int]) -> None:
     layer, (x, index) = make(1.0), arguments()
     other = index.flip(0).clone()
     found = compiled(layer)
     for edges in (index, index, other, other, index, other, index, other):
         torch.testing.assert_close(found(x, edges), layer(x, edges))
-    assert len(recorded) == 1
+    assert len(captured) == 1

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 import dacergnn
-from tests.modules.recorded_calls import K, compiled, recorded
+from tests.capture.calls import K, captured, compiled
 
 pytest.importorskip("torch_geometric")
 import torch_geometric.nn as pyg
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
-__all__ = ["recorded"]
+__all__ = ["captured"]
 SIZES = ((9, 30), (13, 41), (5, 77), (30, 30), (8, 1), (21, 60), (4, 0), (16, 25))
 WARNED = "ignore:.*runs uncompiled:UserWarning"
 
@@ -52,16 +52,16 @@ def check(found: Any, layer: nn.Module, *args: Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_ever_new_graphs(name: str, recorded: list[int]) -> None:
+def test_ever_new_graphs(name: str, captured: list[int]) -> None:
     torch.manual_seed(0)
     layer = LAYERS[name]().double()
     found = compiled(layer)
     for nodes, edges in SIZES:
         check(found, layer, *graph(nodes, edges))
-    so_far = len(recorded)
+    so_far = len(captured)
     for nodes, edges in ((40, 100), (41, 90), (12, 33), (77, 200)):
         check(found, layer, *graph(nodes, edges))
-    assert len(recorded) == so_far
+    assert len(captured) == so_far
 
 
 class Plain(MessagePassing):
@@ -146,15 +146,15 @@ def test_python_that_depends_on_sizes(part: Any) -> None:
             torch.testing.assert_close(found(x, index), layer(x, index))
 
 
-def test_edges_made_of_others_need_one_capture(recorded: list[int]) -> None:
+def test_edges_made_of_others_need_one_capture(captured: list[int]) -> None:
     layer = type("Plain", (Plain,), {"part": staticmethod(edges_made), "__module__": __name__})().double()
     found = compiled(layer)
     for nodes, edges in ((9, 30), (13, 41), (20, 55), (31, 60), (22, 80)):
         torch.testing.assert_close(found(*graph(nodes, edges)), layer(*graph(nodes, edges)))
-    assert len(recorded) == 1
+    assert len(captured) == 1
 
 
-def test_a_size_that_stayed_the_same_is_noticed(recorded: list[int]) -> None:
+def test_a_size_that_stayed_the_same_is_noticed(captured: list[int]) -> None:
     """Two calls that agree in a size tell nothing about others."""
     torch.manual_seed(0)
     layer = type("Plain", (Plain,), {"part": staticmethod(repeated), "__module__": __name__})().double()
@@ -163,7 +163,7 @@ def test_a_size_that_stayed_the_same_is_noticed(recorded: list[int]) -> None:
         torch.testing.assert_close(found(*graph(nodes, edges)), layer(*graph(nodes, edges)))
 
 
-def test_sizes_that_are_returned_are_numbers(recorded: list[int]) -> None:
+def test_sizes_that_are_returned_are_numbers(captured: list[int]) -> None:
     class Sized(Plain):
         def forward(self, x: Tensor, edge_index: Tensor) -> Any:
             return self.propagate(edge_index, x=x), (x.size(0), x.shape, edge_index.size(1))

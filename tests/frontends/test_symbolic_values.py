@@ -20,7 +20,6 @@ from dacergnn.frontends.symbolic.edges import EdgeSet, edge_index
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.graph import HeteroGraph
-from dacergnn.modules.replay.attempt import Looks
 
 N, E, H, K = 7, 15, 2, 3
 F64 = torch.float64
@@ -160,8 +159,7 @@ def test_all_that_functions_of_edges_make_is_on_the_tape(name: str) -> None:
     leaves = [*((argument, (0,)) for argument in (X, Y, A)), (INDEX, (1,))]
     tape = Tape(leaves, {id(tensor): tensor for tensor in OWN})
     trace = Trace(Interpreted(tape))
-    with Looks(tape):
-        found = along_edges(EDGEWISE[name])(*trace.wrap((X, Y, A)), edge_index(trace.edge_set(INDEX)))
+    found = along_edges(EDGEWISE[name])(*trace.wrap((X, Y, A)), edge_index(trace.edge_set(INDEX)))
     trace.results(found)
     assert tape.problem is None
 

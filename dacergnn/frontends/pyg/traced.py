@@ -18,7 +18,7 @@ from dacergnn.frontends.pyg.given_edges import is_matrix
 from dacergnn.frontends.pyg.message_passing import is_message_passing, message_hooks
 from dacergnn.frontends.pyg.static_graphs import static, together
 from dacergnn.frontends.pyg.traced_edges import Adjacency, CallEdges, given
-from dacergnn.frontends.symbolic import Runtime, Trace, Tracer
+from dacergnn.frontends.symbolic import Runtime, Trace
 from dacergnn.frontends.symbolic.edges import end_index
 from dacergnn.frontends.symbolic.functions import running
 from dacergnn.frontends.symbolic.steps import plain_sizes
@@ -27,10 +27,13 @@ _NAMES = ("edge_index", "adj")
 """Beginnings of the names of arguments that may be adjacencies."""
 
 
-class MessagePassingTracer(Tracer):
+class MessagePassingTracer:
     """Wraps the arguments of a layer and of its `propagate`; message, aggregation and update are torch functions.
 
     A layer that fuses message and aggregation is run by its separate methods.
+
+    Raises:
+        UnsupportedLayerError: The layer has an option that no recorded call honours.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -44,6 +47,11 @@ class MessagePassingTracer(Tracer):
             )
 
     def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Computes one call of the layer by programs.
+
+        Raises:
+            UnsupportedCallError: A part of the call has no form in a program; the layer is as it was.
+        """
         for layer in filter(is_message_passing, self.module.modules()):
             _check_observers(layer)
             _check_replaced(layer)

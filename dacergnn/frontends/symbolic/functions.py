@@ -26,7 +26,7 @@ _active = 0
 @contextmanager
 def running(trace: Trace) -> Generator[None]:
     """Surrounds the layer's own Python, whose effects and functions are noticed."""
-    with raises_what_is_caught(), _applied_to_numbers(trace), trace.runtime.looking():
+    with raises_what_is_caught(), _applied_to_numbers(trace):
         yield
 
 

@@ -1,11 +1,9 @@
-"""Defines what a trace needs of its surroundings, and what records the calls of a kind of layer."""
+"""Defines what a trace needs of its surroundings."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -50,25 +48,3 @@ class Runtime(Protocol):
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """Returns the outputs of a program for arrays in the order of its parameters."""
         ...
-
-    def looking(self) -> AbstractContextManager[Any]:
-        """Returns a context for the layer's own Python, which notices its other effects."""
-        ...
-
-
-class Tracer(ABC):
-    """Runs a layer as it is, and records what it does."""
-
-    module: Any
-
-    @abstractmethod
-    def __init__(self, module: nn.Module) -> None:
-        """Raises UnsupportedLayerError if the layer has an option that no traced call honours."""
-
-    @abstractmethod
-    def call(self, runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Computes one call of the layer by programs.
-
-        Raises:
-            UnsupportedCallError: A part of the call has no form in a program; the layer is as it was.
-        """

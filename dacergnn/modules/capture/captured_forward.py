@@ -28,11 +28,10 @@ from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.refusals import refusal
 from dacergnn.modules.capture.sources import place_of
-from dacergnn.modules.contents import as_before
+from dacergnn.modules.contents import FORWARDS, as_before
 from dacergnn.modules.core import Core
-from dacergnn.modules.replay.reach import FORWARDS
-from dacergnn.modules.replay.snapshot import Snapshot
 from dacergnn.modules.runner import Runner
+from dacergnn.modules.snapshot import Snapshot
 from dacergnn.modules.torch_operator import INLINED
 from dacergnn.runtime.dynamo import skipped_by_dynamo
 from dacergnn.runtime.transformed import is_fake, is_transformed, leave_transforms

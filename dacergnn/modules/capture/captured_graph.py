@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -168,9 +167,6 @@ class _Runtime:
 
     def run(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         return self.owner.run_program(program, graph, arrays)
-
-    def looking(self) -> AbstractContextManager[Any]:
-        return nullcontext()
 
 
 class _Before:

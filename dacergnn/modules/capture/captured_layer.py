@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.pyg.traced import MessagePassingTracer
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
@@ -28,7 +27,7 @@ class CapturedLayer(CapturedForward):
     def __init__(self, core: Core) -> None:
         super().__init__(core, type(core.original).forward)  # that of an instance runs around this one
         self.most_in_a_row = _MOST_IN_A_ROW
-        self._recorder = TracedRunner(core, MessagePassingTracer(core.original))
+        self._recorder = TracedRunner(core)
         self._result_types = ResultTypes(core.original)
 
     def _begin(self) -> None:

@@ -11,18 +11,12 @@
 // Functions of Python's interface; its headers need not be installed.
 extern "C" std::ptrdiff_t PyDict_Size(void *table);
 extern "C" int PyDict_Next(void *table, std::ptrdiff_t *position, void **key, void **value);
-extern "C" void *PyDict_GetItemWithError(void *table, void *key);
 extern "C" std::ptrdiff_t PyObject_Size(void *object);
 extern "C" void *PyObject_GetIter(void *object);
 extern "C" void *PyIter_Next(void *iterator);
 extern "C" void *PyObject_GetAttr(void *object, void *name);
 extern "C" void *PyObject_GenericGetDict(void *object, void *context);
 extern "C" void *PyObject_Type(void *object);
-extern "C" void *PyType_GetSlot(void *type, int slot);
-extern "C" void *PyCell_Get(void *cell);
-extern "C" void *PyFunction_GetCode(void *function);
-extern "C" void *PyFunction_GetDefaults(void *function);
-extern "C" void *PyFunction_GetKwDefaults(void *function);
 extern "C" long long PyLong_AsLongLong(void *number);
 extern "C" void Py_DecRef(void *object);
 
@@ -84,14 +78,6 @@ inline bool same_order(Words &expected) {
   return same;
 }
 
-// Compares the value of a key. `expected`: a dictionary, the key, its value (null: none).
-inline bool same_item(Words &expected) {
-  void *table = expected.object(), *key = expected.object();
-  void *value = PyDict_GetItemWithError(table, key);
-  if (!value) PyErr_Clear();
-  return value == expected.object();
-}
-
 // Compares a part of an object. `expected`: the object, and the result of `part` for it.
 template <void *(*part)(void *)>
 bool same_part(Words &expected) {
@@ -101,17 +87,13 @@ bool same_part(Words &expected) {
 
 inline void *class_of(void *object) { return borrowed(PyObject_Type(object)); }
 inline void *dictionary_of(void *object) { return borrowed(PyObject_GenericGetDict(object, nullptr)); }
-inline void *bases_of(void *type) { return PyType_GetSlot(type, 49); }  // Py_tp_bases
-inline void *content_of(void *cell) { return borrowed(PyCell_Get(cell)); }
 
 // Implements a built-in function of Python, whose argument is an address. There is what `same_tables` reads and then,
 // for each of the other functions, the number of its calls and what it reads in each.
 inline void *same_objects(void *const *arguments) {
   Words expected{(const std::int64_t *)PyLong_AsVoidPtr(arguments[0])};
   if (!same_tables(expected)) return PyBool_FromLong(0);
-  for (const auto same : {same_list, same_order, same_item, same_part<class_of>, same_part<dictionary_of>,
-                          same_part<bases_of>, same_part<content_of>, same_part<PyFunction_GetCode>,
-                          same_part<PyFunction_GetDefaults>, same_part<PyFunction_GetKwDefaults>})
+  for (const auto same : {same_list, same_order, same_part<class_of>, same_part<dictionary_of>})
     for (std::int64_t count = expected.number(); count > 0; --count)
       if (!same(expected)) return PyBool_FromLong(0);
   return PyBool_FromLong(1);
@@ -146,27 +128,6 @@ bool form_of(void *tensor, int (*describe)(void *, Tensor *), Names names, Note 
   const std::int64_t written = PyLong_AsLongLong(version);
   Py_DecRef(version);
   return note(written) && note(PyDict_Size(dictionary_of(tensor)));
-}
-
-// Implements a built-in function of Python, whose arguments are a list of tensors, the address of numbers, and whether
-// to write them. The caller sets the first four: the exchange function, the names "requires_grad" and "_version", the
-// number of tensors. The others describe the look of the tensors. The function compares them, or writes them, and
-// returns whether they are the same, or whether it could write them.
-inline void *same_forms(void *const *arguments) {
-  auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
-  const auto describe = (int (*)(void *, Tensor *))numbers[0];
-  const Names names{(void *)numbers[1], (void *)numbers[2]};
-  const std::int64_t count = numbers[3];
-  const bool writes = PyLong_AsVoidPtr(arguments[2]) != nullptr;
-  numbers += 4;
-  const auto note = [&](std::int64_t found) {
-    if (writes) *numbers = found;
-    return *numbers++ == found;
-  };
-  if (PyList_Size(arguments[0]) != count) return PyBool_FromLong(0);
-  for (std::int64_t i = 0; i < count; ++i)
-    if (!form_of(PyList_GetItem(arguments[0], i), describe, names, note)) return PyBool_FromLong(0);
-  return PyBool_FromLong(1);
 }
 
 }  // namespace dacergnn

@@ -16,7 +16,7 @@ pytest.importorskip("torch_geometric")
 import dacergnn  # noqa: E402
 from examples.dgl_style import typed_graph  # noqa: E402
 from examples.front_ends import CHANNELS, MODELS, ways  # noqa: E402
-from tests.modules.captured_calls import recorded  # noqa: E402
+from tests.capture.calls import recorded  # noqa: E402
 
 __all__ = ["recorded"]
 fn = dgl.function

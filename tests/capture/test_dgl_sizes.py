@@ -13,7 +13,7 @@ from torch.nn.functional import leaky_relu
 dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
 
 import dacergnn  # noqa: E402
-from tests.modules.captured_calls import recorded  # noqa: E402
+from tests.capture.calls import recorded  # noqa: E402
 
 __all__ = ["recorded"]
 fn = dgl.function

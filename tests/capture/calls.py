@@ -1,4 +1,4 @@
-"""Layers whose calls are counted as they are recorded."""
+"""Layers and forwards whose captures are counted."""
 
 from __future__ import annotations
 
@@ -11,32 +11,38 @@ from torch import Tensor, nn
 import dacergnn
 from dacergnn.modules import CompiledLayer
 from dacergnn.modules.capture.captured_forward import CapturedForward
-from dacergnn.modules.traced_runner import TracedRunner
+from dacergnn.modules.capture.captured_graph import CapturedGraph
 
 N, E, K = 17, 60, 6
 
 
 @pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As many items as torch has captured graphs."""
+    return _counted(CapturedForward, "_keep", monkeypatch)
+
+
+@pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """As many items as calls have been recorded."""
+    """As many items as calls of captured graphs have been recorded."""
+    return _counted(CapturedGraph, "_recorded", monkeypatch)
+
+
+def _counted(kind: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
+    original = getattr(kind, name)
 
-    def count(kind: Any, name: str) -> None:
-        original = getattr(kind, name)
+    def counted(self: Any, *args: Any) -> Any:
+        found.append(1)
+        return original(self, *args)
 
-        def counted(self: Any, *args: Any) -> Any:
-            found.append(1)
-            return original(self, *args)
-
-        monkeypatch.setattr(kind, name, counted)
-
-    count(CapturedForward, "_keep")
+    monkeypatch.setattr(kind, name, counted)
     return found
 
 
 def compiled(layer: nn.Module) -> CompiledLayer:
     found = dacergnn.optimize(layer, on_unsupported="error")
-    assert isinstance(found.runner, TracedRunner | CapturedForward)
+    assert isinstance(found.runner, CapturedForward)
     return found
 
 
@@ -47,7 +53,7 @@ def arguments(requires_grad: bool = False) -> tuple[Tensor, Tensor]:
 
 
 def repeated(layer: nn.Module, args: Any) -> CompiledLayer:
-    """The compiled layer after calls of which the last one was not recorded."""
+    """The compiled layer after calls of which the last one was not captured."""
     found = compiled(layer)
     for _ in range(3):
         found(*args)
