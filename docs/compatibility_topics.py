@@ -177,7 +177,7 @@ TOPICS: dict[str, list[Topic]] = {
             "test_edge_masks_of_explainers",
             "edge masks",
             "`set_masks` of PyG's explainers (`explain = True`), later `clear_masks`",
-            "the layer is traced: the mask is a factor of the messages, and has a gradient; a layer with an "
+            "the layer is captured: the mask is a factor of the messages, and has a gradient; a layer with an "
             "`explain_message` of its own runs the original",
         ),
     ],
@@ -302,7 +302,7 @@ TOPICS: dict[str, list[Topic]] = {
             "test_autocast",
             "autocast",
             '`torch.autocast("cpu")`',
-            "the layer computes in bfloat16, traced layers in float32; results have the types of the original's",
+            "the layer computes in bfloat16, captured layers in float32; results have the types of the original's",
         ),
     ],
 }

@@ -136,7 +136,7 @@ def examine(library: Library, name: str) -> Finding:
         if not any(p.last_call for p in parts):
             return Finding(name, False, "nothing to compile in this call")
     has_front_end = isinstance(parts[0], LayerCore) and parts[0].frontend is not None
-    return Finding(name, True, "front end" if has_front_end else "traced")
+    return Finding(name, True, "front end" if has_front_end else "captured")
 
 
 def of_model(model: Model) -> tuple[str, str, str]:
@@ -211,7 +211,7 @@ HEAD = """# Coverage
 Made by `docs/make_coverage.py`: every layer is called as it is and compiled, in float32 and, where it can, in float64,
 and outputs and gradients of inputs and parameters are compared. Layers that are not compiled run as they are, with a
 warning.
-"Traced" layers have no front end of their own: their Python is run with recorded values.
+"Captured" layers have no front end of their own: torch captures their Python.
 """
 SECTION = """
 ## {title}

@@ -16,7 +16,7 @@ from dacergnn.frontends.pyg.message_passing import is_message_passing, message_h
 from dacergnn.layerwise.arguments import FEATURES, GRAPH, Argument
 from dacergnn.layerwise.arrays import element_type
 from dacergnn.layerwise.parts import run_part
-from dacergnn.modules.capture.captured_forward import CAPTURE_OPTIONS
+from dacergnn.modules.capture.options import CAPTURE_OPTIONS
 
 
 class Uncaptured(Exception):

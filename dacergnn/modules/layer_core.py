@@ -49,7 +49,7 @@ class LayerCore(Core):
 
     @property
     def frontend(self) -> Any:
-        """Returns the front end of the layer; None where calls are traced, or run the original."""
+        """Returns the front end of the layer; None where calls are captured, or run the original."""
         return getattr(self.runner, "frontend", None)
 
     @skipped_by_dynamo
@@ -94,8 +94,8 @@ class LayerCore(Core):
         self._state.watch()
         if not self._state.same(before):
             runner = self._choose()
-            traced = type(runner) is type(self.runner) and isinstance(runner, CapturedForward)
-            if not traced or runner.original is not self.runner.original:  # a traced one reads all options itself
+            captured = type(runner) is type(self.runner) and isinstance(runner, CapturedForward)
+            if not captured or runner.original is not self.runner.original:  # torch compares all options itself
                 self.runner = runner
             super().forget_calls()  # recordings belong to the state before
         self.runner.renew(self._state.training, same_tensors=self._state.same_tensors(before))

@@ -1,8 +1,7 @@
 """Tells when two calls are so alike that what was made for one serves the other.
 
 They are if they have the same structure and numbers, features that look alike, and the same edge tensors with the same
-contents. Everything that remembers calls uses this test: repeated calls of layers with front ends, recordings of
-traced layers, and CUDA graphs.
+contents. Everything that remembers calls uses this test: repeated calls of layers with front ends, and CUDA graphs.
 """
 
 from __future__ import annotations

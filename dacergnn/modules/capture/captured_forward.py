@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import operator
-import threading
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +23,7 @@ from dacergnn.frontends.symbolic.row_sets import MANY_ROWS
 from dacergnn.frontends.symbolic.steps import ProgramRun, Step
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
+from dacergnn.modules.capture.options import CAPTURE_OPTIONS, DIVIDING_OPTIONS, MOST_GRAPHS
 from dacergnn.modules.capture.refusals import refusal
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import FORWARDS, as_before
@@ -38,7 +36,6 @@ from dacergnn.runtime.transformed import is_fake, is_transformed, leave_transfor
 
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _set_eval_frame: Callable[[Any], Any] = _C._dynamo.eval_frame.set_eval_frame
-_MOST_GRAPHS = 64
 _MOST_IN_A_ROW = 4
 """Limits how many calls in a row are captured anew; then a model with compiled layers runs layer by layer.
 
@@ -87,7 +84,7 @@ class CapturedForward(Runner):
         self.graphs: list[CapturedGraph] = []
         self._settled: set[object] = set()
         """Kinds of calls for which nothing new was captured."""
-        self.most_in_a_row = _MOST_IN_A_ROW if layered else _MOST_GRAPHS
+        self.most_in_a_row = _MOST_IN_A_ROW if layered else MOST_GRAPHS
         """Tells how many calls may be captured anew in a row."""
         self.ran = 0
         """Counts the runs of captured graphs, also those that fail."""
@@ -345,7 +342,7 @@ class CapturedForward(Runner):
         cause = getattr(error, "inner_exception", None) or error  # what a back end has raised
         depends = isinstance(cause, _ReadsNumber) or "data-dependent" in str(error)
         if depends and self._options is CAPTURE_OPTIONS:
-            self._options = _DIVIDING_OPTIONS
+            self._options = DIVIDING_OPTIONS
             return self._call(args, kwargs)
         reason = str(cause).partition("\n")[0]
         if reason.startswith(f"{self.core.kind} cannot be compiled: "):
@@ -393,60 +390,3 @@ def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
     held = [value for part in module.modules() for name, value in vars(part).items() if name != FORWARDS]
     objects = [value for value in tree_leaves((args, kwargs, held)) if not isinstance(value, nn.Module)]
     return any(type(value).__module__.startswith("dacergnn.") for value in objects)
-
-
-class _Options(threading.local):
-    """Has torch go on where sizes depend on numbers, see hooks that come later, and raise beyond `_MOST_GRAPHS`.
-
-    Where a number is read, torch goes on as well, unless it ``divides`` forwards there. NumPy's random numbers are
-    NumPy's. Beyond its usual limit of eight graphs torch would run the forward as it is, and say nothing. Modes, and
-    sizes of zero and one, have graphs of their own. Floating-point attributes are constants, since each of them would
-    take longer to hand over than to compare. Each thread has one context for all calls, since it takes longer to make
-    than to enter.
-    """
-
-    _context: Any = None
-    _warnings: Any = None
-    _depth = 0
-
-    def __init__(self, *, divides: bool) -> None:
-        self._divides = divides
-        self._logger = logging.getLogger("torch._dynamo.variables.tensor")
-        self._level = 0
-
-    def __enter__(self) -> None:
-        if self._context is None:
-            options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
-            self._context = options.patch(
-                capture_dynamic_output_shape_ops=True,
-                capture_scalar_outputs=not self._divides,
-                use_numpy_random_stream=True,
-                skip_nnmodule_hook_guards=False,
-                specialize_float=True,
-                recompile_limit=_MOST_GRAPHS,
-                fail_on_recompile_limit_hit=True,
-            )
-        if not self._depth:
-            self._context.__enter__()
-            INLINED.__enter__()
-            self._warnings = warnings.catch_warnings()
-            self._warnings.__enter__()
-            # torch looks at the gradients of all tensors that it meets, and warns of what it does not capture
-            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
-            warnings.filterwarnings("ignore", module=r"torch\._dynamo")
-            self._level = self._logger.level
-            self._logger.setLevel(logging.ERROR)
-        self._depth += 1
-
-    def __exit__(self, *problem: Any) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._logger.setLevel(self._level)
-            self._warnings.__exit__()
-            INLINED.__exit__(*problem)
-            self._context.__exit__(*problem)
-
-
-CAPTURE_OPTIONS = _Options(divides=False)
-_DIVIDING_OPTIONS = _Options(divides=True)
-"""Options for forwards that read numbers of what they compute, which torch divides there."""

@@ -19,7 +19,7 @@ from dacergnn.frontends.symbolic.expr import const, reached
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.record import ABOUT, writes
-from dacergnn.frontends.symbolic.sizes import Size, number
+from dacergnn.frontends.symbolic.sizes import Size
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.trace import is_alias_of
 from dacergnn.frontends.symbolic.value import Value
@@ -28,6 +28,7 @@ from dacergnn.modules.capture.ends import Ends, find_ends, is_view
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
+from dacergnn.modules.capture.structures import flat, tensors_in, values_in, with_numbers
 from dacergnn.modules.capture.uses import last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
 
@@ -221,18 +222,18 @@ class _Run:
         if function in (operator.getitem, getattr) and not isinstance(args[0], Tensor):
             return function(*args)  # a part of several results
         known = function in (*_SETS_MODES, torch.Size) or _of_numbers(function)
-        if not (_tensors(example) or _tensors((args, kwargs)) or known):
+        if not (tensors_in(example) or tensors_in((args, kwargs)) or known):
             raise UnsupportedCallError(f"{getattr(function, '__name__', function)} is called.")
         result = self._called(function, args, kwargs)
         self._tie(example, result)
         apart = function is run_layer  # results of a layer share memory, but no rows
-        return self._recorded(result, args, apart=apart) if apart or _values(args) else result
+        return self._recorded(result, args, apart=apart) if apart or values_in(args) else result
 
     def _recorded(self, result: Any, args: tuple[Any, ...], *, apart: bool) -> Any:
         """Returns what torch has computed of rows as values, so that what is computed of it joins a program."""
         several = type(result) in (tuple, list)
         parts = [*result] if several else [result]
-        given = [v.node.real for v in _values(args) if v.node.real is not None]
+        given = [v.node.real for v in values_in(args) if v.node.real is not None]
 
         def value(part: Any) -> Any:
             if type(part) is not Tensor or part.layout is not torch.strided or part.dim() < 2:
@@ -246,10 +247,10 @@ class _Run:
 
     def _size(self, expr: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns a size that follows from others; the tape notes how."""
-        sizes = [a for a in _flat(args) if isinstance(a, int)]
+        sizes = [a for a in flat(args) if isinstance(a, int)]
         if function is Tensor.item:  # of integers, which are others in other calls
             args = (plain(args[0]),)
-        result = function(*_numbers(args), **_numbers(kwargs))
+        result = function(*with_numbers(args), **with_numbers(kwargs))
         if function is Tensor.item or any(type(size) is Size for size in sizes):
             result = self.tape.derived(function, args, kwargs, int(result))
         self.sizes[expr] = result
@@ -271,7 +272,7 @@ class _Run:
         constant = _CONSTANTS.get(function)
         if constant is not None and (made := self._constant(constant, function, args, kwargs)) is not None:
             return made
-        recorded = [v for v in _flat((args, kwargs)) if isinstance(v, _RECORDED)]
+        recorded = [v for v in flat((args, kwargs)) if isinstance(v, _RECORDED)]
         if not recorded:
             return self._plain(function, args, kwargs)
         if not any(isinstance(v, Value) for v in recorded):
@@ -313,7 +314,7 @@ class _Run:
         if writes(function, kwargs) and _is_floating(args):  # values that wait may read that memory by another view
             self.trace.results([value for value in self.made.values() if type(value) is Value])
         result = function(*args, **kwargs)
-        if _tensors(result) or (result is None and _tensors((args, kwargs))):
+        if tensors_in(result) or (result is None and tensors_in((args, kwargs))):
             self.tape.called(function, args, kwargs, result)
         elif function not in ABOUT and not _of_numbers(function):
             raise UnsupportedCallError(f"{getattr(function, '__name__', function)} is called.")
@@ -322,7 +323,7 @@ class _Run:
     def _constant(self, value: float, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns zeros or ones that others may be added to; None if they are not rows of numbers of the call."""
         with torch.device("meta"):
-            result = function(*_numbers(args), **{k: v for k, v in _numbers(kwargs).items() if k != "device"})
+            result = function(*with_numbers(args), **{k: v for k, v in with_numbers(kwargs).items() if k != "device"})
         device = torch.device(kwargs.get("device") or torch.get_default_device())
         if (
             not result.dim()
@@ -337,7 +338,7 @@ class _Run:
 
     def _tie(self, example: Any, result: Any) -> None:
         """Notes the sizes of new tensors that may differ in other calls, by their symbols."""
-        for fake, tensor in zip(_tensors(example), _tensors(result), strict=False):
+        for fake, tensor in zip(tensors_in(example), tensors_in(result), strict=False):
             if not isinstance(tensor, _RECORDED) and fake.dim() == tensor.dim():
                 open_sizes = {axis: size for axis, size in enumerate(fake.shape) if isinstance(size, torch.SymInt)}
                 self.tape.tie(tensor, dict.fromkeys(open_sizes))
@@ -387,31 +388,4 @@ def _attribute(module: Any, path: str) -> Any:
 
 def _is_floating(args: Sequence[Any]) -> bool:
     """Returns whether what a function writes to may be rows."""
-    return any(t.is_floating_point() for t in _tensors(args[:1])) or not args
-
-
-def _flat(tree: Any) -> list[Any]:
-    if isinstance(tree, tuple | list):
-        return [v for item in tree for v in _flat(item)]
-    if isinstance(tree, dict):
-        return [v for item in tree.values() for v in _flat(item)]
-    if isinstance(tree, slice):
-        return [tree.start, tree.stop, tree.step]
-    return [tree]
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    return [v for v in _flat(tree) if isinstance(v, Tensor)]
-
-
-def _values(tree: Any) -> list[Value]:
-    return [v for v in _flat(tree) if type(v) is Value]
-
-
-def _numbers(tree: Any) -> Any:
-    """Returns a structure with plain numbers in place of sizes."""
-    if type(tree) is Size:
-        return number(tree)
-    if isinstance(tree, tuple | list):
-        return type(tree)(map(_numbers, tree))
-    return {k: _numbers(v) for k, v in tree.items()} if isinstance(tree, dict) else plain(tree)
+    return any(t.is_floating_point() for t in tensors_in(args[:1])) or not args
