@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 STANDS_IN = "_dacergnn_stands_in"
 """Name of an attribute of classes whose objects stand for a graph of DGL in a capture."""
 
@@ -11,6 +13,7 @@ def is_graph(value: object) -> bool:
     return is_graph_class(type(value))
 
 
+@lru_cache(maxsize=1024)
 def is_graph_class(kind: type) -> bool:
     """Returns whether objects of a class are DGL graphs or blocks."""
     of_dgl = any(c.__module__ == "dgl.heterograph" and c.__name__ == "DGLGraph" for c in kind.__mro__)
