@@ -100,6 +100,11 @@ class CapturedForward(Runner):
         """What a call raises that is run as it is then."""
         self._begin()
 
+    def forget_calls(self) -> None:
+        super().forget_calls()
+        for graph in self.graphs:
+            graph.forget_calls()
+
     def _begin(self) -> None:
         """Forgets what torch has captured."""
         function = self.function
@@ -109,6 +114,8 @@ class CapturedForward(Runner):
         """The layers of PyG in the module at the last capture."""
         self._classes: list[tuple[type, list[Any]]] = []
         """The classes of its parts, with what they held then, since torch does not see that a method is replaced."""
+        self._zeros: list[tuple[dict[str, Any], str, float]] = []
+        """Attributes that were zero in a capture, whose sign torch does not compare: where they are, name and sign."""
         self._seen: Callable[[], bool] = bool
         """Tells whether these classes, and the hooks of messages of these layers, are what they were."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
@@ -154,6 +161,8 @@ class CapturedForward(Runner):
         self._check_code()
         self._layers = [*filter(is_message_passing, self.original.modules())]
         self._classes = [(kind, [*vars(kind).values()]) for kind in _classes(self.original)]
+        for table in map(vars, self.original.modules()):
+            self._zeros += [(table, name, copysign(1, v)) for name, v in table.items() if type(v) is float and v == 0]
         self._seen = bool
         self._check_code()
         with suppress(UnsupportedMachineError):  # the slower check does without a compiler
@@ -209,6 +218,11 @@ class CapturedForward(Runner):
         return None
 
     @property
+    def module(self) -> nn.Module:
+        """Returns the module that the forward is given."""
+        return self.original
+
+    @property
     def steps(self) -> list[Step]:
         """Returns the steps of the last networks."""
         return [step for graph in self.graphs for _, network in graph.networks[:1] for step in network.steps]
@@ -258,6 +272,10 @@ class CapturedForward(Runner):
                 self._check_code()
             except UnsupportedCallError as reason:
                 return self._fail(reason, args, kwargs)
+        for table, name, sign in self._zeros:
+            if (value := table.get(name)) == 0 and copysign(1, value) != sign:
+                self._begin()
+                break
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
         if kind in self._settled:
             return self._again(args, kwargs)
@@ -269,7 +287,7 @@ class CapturedForward(Runner):
         before, ran = len(self.graphs), self.ran
         try:
             with self._options, as_before(self.original, self.tensors_given(args, kwargs), (Exception,)):
-                result = self._run(self.original, *args, **kwargs)
+                result = self._run(self.module, *args, **kwargs)
         except self.failures as error:
             return self._fail(error, args, kwargs)
         except Exception as error:  # of the forward itself, or of torch, which fails in many ways
@@ -316,11 +334,11 @@ class CapturedForward(Runner):
         """Runs a call by a graph that fits, as torch.compile does, without what that prepares for other calls."""
         if self._frames._stance.stance != "default":  # of `torch.compiler.set_stance`
             with self._options:
-                return self._run(self.original, *args, **kwargs)
+                return self._run(self.module, *args, **kwargs)
         grad, before = torch.is_grad_enabled(), _set_eval_frame(self._capture)
         try:
             with INLINED:
-                return self._own(self.original, *args, **kwargs)
+                return self._own(self.module, *args, **kwargs)
         except BaseException:
             torch.set_grad_enabled(grad)  # a graph may have ended between two changes of it
             raise

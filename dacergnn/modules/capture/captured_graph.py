@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx._lazy_graph_module import _LazyGraphModule  # pyright: ignore[reportPrivateUsage]
 
-from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError
+from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.frontends.symbolic.callers import failing_line
@@ -136,6 +136,8 @@ class CapturedGraph(ProgramRunner):
             reason = f"{type(error).__name__}: {error}"
             reason = f"a fault of dacergnn, please report it: {reason} at {failing_line(error)}"
         if self.core.on_unsupported == "error":
+            if isinstance(error, UnsupportedMachineError):
+                raise error
             raise UnsupportedCallError(f"{self.core.kind} cannot be compiled: {reason}") from error
         self.problem = reason
         self.warn(reason)

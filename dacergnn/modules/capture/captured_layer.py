@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.capture.captured_forward import CapturedForward
@@ -43,7 +43,9 @@ class CapturedLayer(CapturedForward):
         if self._is_recorded(args, kwargs):
             return self._recorder.call(args, kwargs)
         if not is_autocast():
-            return super().call(args, kwargs)
+            result = super().call(args, kwargs)
+            self.check_plan()
+            return result
         types = self._result_types.known(args, kwargs)
         if types is None:  # nobody may run a user's own forward for its types alone
             return self._result_types.note(args, kwargs, self.uncompiled(*args, **kwargs))
@@ -64,6 +66,10 @@ class CapturedLayer(CapturedForward):
             return False
         return any(isinstance(x, Tensor) and x.dim() > 2 and x.is_floating_point() for x in parts)
 
+    @property
+    def module(self) -> nn.Module:
+        """Returns the layer that users call, which hooks and methods of the layer hold."""
+        return self.core.find_self() or self.original
+
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
-        layer = self.core.find_self() or self.original
-        return self.function(layer, *args, **kwargs)
+        return self.function(self.module, *args, **kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 
@@ -15,11 +16,11 @@ def is_number(node: fx.Node) -> bool:
 
 
 def reads_number(node: fx.Node) -> bool:
-    """Returns whether a node reads a number, but an integer, of a tensor that is no input."""
+    """Returns whether a node reads a number or a truth value, but no integer, of a tensor that is no input."""
     if node.target != "item" or not isinstance(node.args[0], fx.Node) or node.args[0].op == "placeholder":
         return False
     value = node.args[0].meta.get("example_value")
-    return isinstance(value, Tensor) and value.is_floating_point()
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.dtype is torch.bool)
 
 
 def place_of(node: fx.Node) -> str:
