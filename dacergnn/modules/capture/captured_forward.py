@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, fx, nn
 from torch._ops import HigherOrderOperator
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
 
 from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedMachineError
 from dacergnn.frontends.pyg.message_passing import MESSAGE_HOOKS, is_message_passing, message_hooks
@@ -23,10 +22,11 @@ from dacergnn.frontends.symbolic.row_sets import MANY_ROWS
 from dacergnn.frontends.symbolic.steps import ProgramRun, Step
 from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
+from dacergnn.modules.capture.given import classes_of, has_negative_zeros, holds_own, longest_features
 from dacergnn.modules.capture.options import CAPTURE_OPTIONS, DIVIDING_OPTIONS, MOST_GRAPHS
-from dacergnn.modules.capture.refusals import refusal
+from dacergnn.modules.capture.refusals import obstacle, refusal
 from dacergnn.modules.capture.sources import place_of
-from dacergnn.modules.contents import FORWARDS, as_before
+from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
 from dacergnn.modules.runner import Runner
 from dacergnn.modules.snapshot import Snapshot
@@ -160,7 +160,7 @@ class CapturedForward(Runner):
         """Returns what runs a graph that torch has captured."""
         self._check_code()
         self._layers = [*filter(is_message_passing, self.original.modules())]
-        self._classes = [(kind, [*vars(kind).values()]) for kind in _classes(self.original)]
+        self._classes = [(kind, [*vars(kind).values()]) for kind in classes_of(self.original)]
         for table in map(vars, self.original.modules()):
             self._zeros += [(table, name, copysign(1, v)) for name, v in table.items() if type(v) is float and v == 0]
         self._seen = bool
@@ -235,7 +235,8 @@ class CapturedForward(Runner):
         summary = f"{captured}: {programs} runs of programs, {len(steps) - programs} calls of torch"
         if self.layered and self.reason is not None:
             summary = f"runs layer by layer: {self.reason}"
-        return [summary if self.graphs or self.reason else None, *super().notes]
+        runs = any(graph.reader.compiles for graph in self.graphs)
+        return [summary if runs or self.reason else None, *super().notes]
 
     @property
     def was_captured(self) -> bool:
@@ -255,9 +256,9 @@ class CapturedForward(Runner):
             self.raise_alike(problem)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if is_transformed() or is_fake() or (self.layered and is_autocast()) or _has_negative_zeros(args, kwargs):
+        if is_transformed() or is_fake() or (self.layered and is_autocast()) or has_negative_zeros(args, kwargs):
             return self.uncompiled(*args, **kwargs)
-        if self.operators and _rows(self.original, args, kwargs) < MANY_ROWS:
+        if self.operators and longest_features(self.original, args, kwargs) < MANY_ROWS:
             return self.uncompiled(*args, **kwargs)
         if self.layered:
             self.reason = next((g.problem for g in self.graphs if g.problem is not None), self.reason)
@@ -281,7 +282,7 @@ class CapturedForward(Runner):
             return self._again(args, kwargs)
         if any(is_lazy(p) for p in self.original.parameters()):
             return self.uncompiled(*args, **kwargs)
-        if self.layered and _holds_own(self.original, args, kwargs):
+        if self.layered and holds_own(self.original, args, kwargs):
             self.reason = "its layers are called with objects of dacergnn"
             return self.uncompiled(*args, **kwargs)
         before, ran = len(self.graphs), self.ran
@@ -308,7 +309,13 @@ class CapturedForward(Runner):
         if self.layered:
             self.reason = NOTHING
         else:
-            self.warn(NOTHING)
+            self.warn(self.obstacle)
+
+    @property
+    def obstacle(self) -> str:
+        """Returns why nothing of what was captured is compiled."""
+        found = (obstacle(graph.module.graph) for graph in self.graphs)
+        return next((reason for reason in found if reason is not None), NOTHING)
 
     def _again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs a call of a kind for which all has been captured, as far as one can tell from outside.
@@ -382,29 +389,3 @@ class CapturedForward(Runner):
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(self.original, *args, **kwargs)
-
-
-def _classes(module: nn.Module) -> list[type]:
-    """Returns the classes of a module and its parts, with their bases, but those of torch."""
-    kinds = dict.fromkeys(kind for part in module.modules() for kind in type(part).__mro__)
-    return [kind for kind in kinds if kind.__module__.partition(".")[0] not in ("torch", "builtins")]
-
-
-def _rows(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    """Returns the number of rows of the longest features among the arguments of a call, or of its embeddings."""
-    features = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.is_floating_point()]
-    rows = [len(t) for t in features if t.dim() > 1]
-    return max(rows or [size for p in module.parameters() for size in p.shape[:-1]], default=0)
-
-
-def _has_negative_zeros(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Returns whether a number among the arguments of a call is -0.0, which torch takes for 0.0 in later calls."""
-    numbers = [value for value in (*args, *kwargs.values()) if type(value) is float]
-    return any(value == 0 and copysign(1.0, value) < 0 for value in numbers)
-
-
-def _holds_own(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Returns whether arguments of a call, or attributes of modules, are objects of this package, such as graphs."""
-    held = [value for part in module.modules() for name, value in vars(part).items() if name != FORWARDS]
-    objects = [value for value in tree_leaves((args, kwargs, held)) if not isinstance(value, nn.Module)]
-    return any(type(value).__module__.startswith("dacergnn.") for value in objects)

@@ -12,7 +12,7 @@ from dacergnn.frontends.dgl.graph_classes import is_graph
 from dacergnn.frontends.dgl.stand_in import StandIn
 from dacergnn.frontends.dgl.substitutes import install
 from dacergnn.modules.autocast import is_autocast
-from dacergnn.modules.capture.captured_forward import NOTHING, CapturedForward
+from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.ends import reduction_of
 from dacergnn.modules.core import Core
@@ -62,8 +62,8 @@ class DGLForward(CapturedForward):
             self.warn(_DIVIDED)
 
     def _gain_nothing(self) -> None:
-        self.reason = NOTHING
-        self.warn(NOTHING)
+        self.reason = self.obstacle
+        self.warn(self.reason)
 
     def tensors_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         graphs = [*_stand_ins((args, kwargs)), *_stand_ins([*vars(self.original).values()])]

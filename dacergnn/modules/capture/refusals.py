@@ -1,12 +1,15 @@
-"""Finds what programs do not follow in a captured graph: hooks of tensors, and writes that autograd does not see."""
+"""Finds what programs do not follow in a captured graph: hooks, writes that autograd does not see, other functions."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
 
-from torch import fx
+from torch import Tensor, fx
 
+from dacergnn.frontends.symbolic.table import IN_PLACE as WRITING
+from dacergnn.frontends.symbolic.table import RULES
+from dacergnn.modules.capture.ends import gather_of, reduction_of
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.capture.uses import is_written
 
@@ -28,6 +31,30 @@ def refusal(graph: fx.Graph) -> str | None:
         if name in _WRITES_TO_ARRAYS:
             return f"it writes to an array of NumPy in place ({place_of(node)})."
     return None
+
+
+def obstacle(graph: fx.Graph) -> str | None:
+    """Returns which function of values per edge has no form in a program: the first; None if there is none."""
+    of_edges: set[fx.Node] = set()
+    for node in graph.nodes:
+        value = node.meta.get("example_value")
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            if not of_edges.isdisjoint(node.all_input_nodes) and isinstance(value, tuple | list):
+                return _formless(node)
+            continue
+        if gather_of(node) is not None:
+            of_edges.add(node)
+        elif not of_edges.isdisjoint(node.all_input_nodes) and reduction_of(node) is None:
+            function = getattr(Tensor, node.target, None) if isinstance(node.target, str) else node.target
+            known = function in RULES or function in WRITING or getattr(function, "__module__", "") == "_operator"
+            if not known and not _name(node.target).startswith("new_"):
+                return _formless(node)
+            of_edges.add(node)
+    return None
+
+
+def _formless(node: fx.Node) -> str:
+    return f"torch.{_name(node.target)} of a value per edge has no form in a program ({place_of(node)})."
 
 
 def _is_read(node: fx.Node) -> bool:
