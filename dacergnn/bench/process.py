@@ -96,4 +96,5 @@ def reason(error: Exception) -> str:
     short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     if isinstance(error, MemoryError) and str(error):
         return short  # it says what would be needed
-    return OUT_OF_MEMORY if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short
+    lacks_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or ("alloc" in short and "memory" in short)
+    return OUT_OF_MEMORY if lacks_memory else short
