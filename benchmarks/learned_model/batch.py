@@ -14,7 +14,6 @@ from torch.nn.functional import softplus
 
 from dacergnn.graph import HeteroGraph
 from dacergnn.tuning.features import ProgramFeatures
-from dacergnn.tuning.predictor import both_ways
 from dacergnn.tuning.samples import Joined, joined
 from dacergnn.tuning.terms import COUNT, START, terms
 
@@ -49,7 +48,10 @@ class Batch:
     @cached_property
     def graph(self) -> HeteroGraph:
         """Returns the graph of operators: edges to themselves, and both ways to operators that share data with them."""
-        return HeteroGraph.from_arrays(both_ways(self.parts), None, num_nodes=len(self.parts.owner))
+        loops = np.arange(len(self.parts.owner))
+        here, there = self.parts.edges.T
+        both_ways = np.concatenate((here, there, loops)), np.concatenate((there, here, loops))
+        return HeteroGraph.from_arrays(both_ways, None, num_nodes=len(loops))
 
     def sums(self, rows: Tensor) -> Tensor:
         """Returns [programs, ...]: the sums of rows over the operators of each program."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -13,19 +12,18 @@ from typing import Any
 
 import click
 import torch
-from rich.console import Console
 
 from benchmarks.learned_model import regret as regrets
 from benchmarks.learned_model.figures import draw_regrets
 from benchmarks.learned_model.searches import SEARCHES, compare
 from benchmarks.programs import HOMOGENEOUS, program_of
+from benchmarks.suite import Tell, run_cases, terminal
 from dacergnn.bench.environment import environment
 from dacergnn.bench.measure import MODES
-from dacergnn.cli.bars import progress_bar
 from dacergnn.cli.layers import MODELS
 from dacergnn.cli.options import data_option, names
 from dacergnn.errors import DacergnnError
-from dacergnn.json_lines import Row, Writer, load
+from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
 from dacergnn.tuning.model_file import SHIPPED
 from dacergnn.tuning.tuned import shipped
@@ -64,29 +62,24 @@ def regret(
     for name, values, known in (("models", models, (*MODELS, *HOMOGENEOUS)), ("mode", mode, MODES)):
         for value in {*values} - {*known}:
             raise DacergnnError(f"{name}: {value!r} is not one of {', '.join(known)}.")
-    rows = load(path) if path.exists() else []
-    about: Row = {"machine": environment(), "threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
-    if rows and rows[0] != about:
+    about: Row = {"environment": environment(), "threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
+    earlier = load(path) if path.exists() else []
+    if any({key: row.get(key) for key in about} != about for row in earlier if "best" not in row):
         raise DacergnnError(f"{path}: its results are of another machine or model; start another file.")
-    writer, console = Writer(path), Console(width=None if sys.stdout.isatty() else 200)
-    if not rows:
-        writer.write([about])
     model = replace(shipped(), threads=threads)  # which features are computed for
-    done = [{key: row.get(key) for key in cases[0]} for row in rows]
-    with progress_bar(console) as bar:
-        task = bar.add_task("cases", total=len(cases))
-        for case in cases:
-            bar.update(task, description=f"{case['layer']} on {case['data']}, {case['mode']}")
-            if case not in done:
-                program = program_of(case["layer"], case["data"], features, heads, case["mode"])
-                case_regret = regrets.regret(*program, model, builds=builds, evaluations=evaluations)
-                rows.append({**case, **asdict(case_regret)})
-                writer.write(rows[-1:])
-            bar.advance(task)
-    measured = [row for row in rows if "best" in row]
+    done = [{key: row.get(key) for key in cases[0]} for row in earlier]
+
+    def measure(case: Row, tell: Tell) -> list[Row]:
+        tell(f"{case['layer']} on {case['data']}, {case['mode']}")
+        program = program_of(case["layer"], case["data"], features, heads, case["mode"])
+        return [{**case, **asdict(regrets.regret(*program, model, builds=builds, evaluations=evaluations))}]
+
+    left = [case for case in cases if case not in done]
+    found = run_cases(left, measure, path=path, console=terminal(), **about)
+    measured = [*(row for row in earlier if "best" in row), *found]
     click.echo(_table(measured))
     if plots is not None:
-        console.print(str(draw_regrets(measured, CHOICES, plots)))
+        click.echo(draw_regrets(measured, CHOICES, plots))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

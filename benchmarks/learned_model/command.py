@@ -12,7 +12,7 @@ from rich.console import Console
 
 from benchmarks.learned_model.choices import regret, searches
 from benchmarks.learned_model.common_layers import common_layer
-from benchmarks.learned_model.contenders import CALIBRATED, OURS
+from benchmarks.learned_model.contenders import CALIBRATED, OURS, predictor
 from benchmarks.learned_model.dataset import samples_of
 from benchmarks.learned_model.division import FOLDS, machine_factors, on_one_scale
 from benchmarks.learned_model.figures import draw_predictions, draw_ranks
@@ -119,14 +119,13 @@ seed_option = click.option(
 @model.command()
 @data_option
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File of the model.")
-@click.option("--depth", default=0, show_default=True, type=click.IntRange(0), help="Convolutions of the networks.")
 @epochs_option
 @members_option
 @seed_option
-def train(paths: tuple[Path, ...], out: Path, depth: int, epochs: int, members: int, seed: int) -> None:
+def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: int) -> None:
     """Train graph networks on all samples; the times of each machine are scaled to one speed."""
     samples, factors = _samples(paths)
-    Budget(epochs, members, seed).networks(on_one_scale(samples, factors), depth).save(out)
+    predictor(Budget(epochs, members, seed).networks(on_one_scale(samples, factors))).save(out)
 
 
 @model.command()

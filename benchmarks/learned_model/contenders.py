@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.learned_model.network import DEPTH, GraphNetwork
 from benchmarks.learned_model.terms import TermNetwork
-from benchmarks.learned_model.training import Network, train
+from benchmarks.learned_model.training import Network, Trained, train
 from benchmarks.learned_model.trees import Trees
 from dacergnn.tuning.features import THREADS, ProgramFeatures
 from dacergnn.tuning.predictor import Analytic, Array, Model, Predictor
@@ -38,11 +38,16 @@ class Ensemble:
 
 def graph_networks(
     samples: Sequence[Sample], *, seed: int, epochs: int, members: int, pooled: bool = False, depth: int = DEPTH
-) -> Predictor:
-    """Trains ``members`` networks from different seeds and returns them as one model."""
+) -> tuple[Trained, ...]:
+    """Returns ``members`` networks that have been trained from different seeds."""
     make: Network = partial(GraphNetwork, pooled=pooled, depth=depth)
-    networks = [train(make, samples, seed=seed + n, epochs=epochs).network for n in range(members)]
-    return Predictor(tuple(n.weights() for n in networks if isinstance(n, GraphNetwork)), pooled)
+    return tuple(train(make, samples, seed=seed + n, epochs=epochs) for n in range(members))
+
+
+def predictor(networks: Sequence[Trained]) -> Predictor:
+    """Returns networks without convolutions as the package uses them."""
+    trained = [one.network for one in networks]
+    return Predictor(tuple(network.weights() for network in trained if isinstance(network, GraphNetwork)))
 
 
 def contenders(
@@ -56,8 +61,8 @@ def contenders(
     seeds = range(seed, seed + members)
     networks = partial(graph_networks, samples, seed=seed, epochs=epochs, members=members)
     return {
-        OURS: networks(),
-        **({"pooled": networks(pooled=True)} if pooled else {}),
+        OURS: predictor(networks()),
+        **({"pooled": Ensemble(networks(pooled=True))} if pooled else {}),
         "trees": Ensemble(tuple(Trees(samples, seed=own, bagged=True) for own in seeds)),
         "terms": Ensemble(tuple(train(TermNetwork, samples, seed=own, epochs=epochs) for own in seeds)),
         "analytic": Analytic(),

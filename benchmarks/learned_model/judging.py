@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.learned_model.contenders import CALIBRATED, OURS, calibrated, contenders, graph_networks
+from benchmarks.learned_model.contenders import CALIBRATED, OURS, Ensemble, calibrated, contenders, graph_networks
 from benchmarks.learned_model.division import divide, machine_factors, on_one_scale
+from benchmarks.learned_model.network import DEPTH
+from benchmarks.learned_model.training import Trained
 from dacergnn.tuning.calibration import RIDGES, fitted
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.samples import Measured, Sample
@@ -39,7 +41,7 @@ class Budget:
         """Returns all models after they have learned from samples."""
         return contenders(samples, seed=self.seed, epochs=self.epochs, members=self.members, pooled=self.pooled)
 
-    def networks(self, samples: Sequence[Sample], depth: int) -> Predictor:
+    def networks(self, samples: Sequence[Sample], depth: int = DEPTH) -> tuple[Trained, ...]:
         """Returns networks with so many convolutions that have learned from samples."""
         return graph_networks(samples, seed=self.seed, epochs=self.epochs, members=self.members, depth=depth)
 
@@ -107,7 +109,7 @@ def by_depth(samples: Sequence[Measured], depths: Sequence[int], budget: Budget,
     factors = machine_factors(division.learned)
     learned = on_one_scale(division.learned, factors)
     judged = Judged()
-    judged.add(on_one_scale(division.unseen, factors), {str(n): budget.networks(learned, n) for n in depths})
+    judged.add(on_one_scale(division.unseen, factors), {str(n): Ensemble(budget.networks(learned, n)) for n in depths})
     return judged
 
 

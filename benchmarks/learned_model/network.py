@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from benchmarks.learned_model.batch import Batch, Coefficients, Embedding
 from dacergnn.config import Config
 from dacergnn.modules.functions import ProgramFunction
-from dacergnn.tuning.predictor import EPSILON
 
 DEPTH = 0
 """Number of convolutions. The paper found two best; here none rank pairs best (docs/results/tuning.md)."""
@@ -44,7 +43,7 @@ class Convolution(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, width)))
-        self.norm = nn.BatchNorm1d(width, eps=EPSILON)
+        self.norm = nn.BatchNorm1d(width)
 
     def forward(self, batch: Batch, hidden: Tensor) -> Tensor:
         return torch.relu(self.norm(AVERAGE(batch.graph, hidden, self.weight)))
@@ -81,17 +80,11 @@ class GraphNetwork(nn.Module):
         return batch.sums((self.readout(read) * batch.terms).sum(dim=1))
 
     def weights(self) -> dict[str, np.ndarray]:
-        """Returns the weights for a `Predictor`, with the running statistics of batch normalization."""
+        """Returns the weights for a `Predictor`, which knows no convolutions and no pooling."""
+        assert not self.pooled and not len(self.convolutions)
         arrays: dict[str, Tensor] = {}
         for kind, layer in (("invariant", self.invariant), ("dependent", self.dependent)):
             arrays |= {f"{kind}_mean": layer.mean, f"{kind}_scale": layer.scale}
             arrays |= {f"{kind}_weight": layer.linear.weight.T, f"{kind}_bias": layer.linear.bias}
-        for number, layer in enumerate(self.convolutions):
-            assert isinstance(layer, Convolution)
-            norm = layer.norm
-            assert norm.running_mean is not None and norm.running_var is not None
-            parts = {"weight": layer.weight, "gain": norm.weight, "shift": norm.bias}
-            parts |= {"mean": norm.running_mean, "variance": norm.running_var}
-            arrays |= {f"convolution{number}_{name}": value for name, value in parts.items()}
         arrays |= {"readout_weight": self.readout.weight.T, "readout_bias": self.readout.bias}
         return {name: value.detach().clone().numpy() for name, value in arrays.items()}

@@ -72,8 +72,6 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--build", is_flag=True, help="Build the kernels of all cases for a device and measure nothing.")
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path),
               help="Write the tables of a device here.")  # fmt: skip
-@click.option("--inline", is_flag=True, hidden=True, help="Run the cases of a device in this process.")
-@click.option("--cases", default="", callback=names, hidden=True, help="As model:mode, in place of models and modes.")
 def relational(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
@@ -88,7 +86,7 @@ def relational(
 
     On a device (--device cuda), every graph has a process of its own. The exit status is 75 if time was too short.
     """
-    widths, on_device = hidden or (0,), device == "cuda" or options["build"] or options["inline"]
+    widths, on_device = hidden or (0,), device == "cuda" or options["build"]
     if on_device and compiled:
         against += ("compiled",)
     settings = BenchSettings(

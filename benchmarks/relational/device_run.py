@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import math
 import os
-import subprocess
 import sys
 import time
 import warnings
@@ -35,6 +34,7 @@ from benchmarks.relational.problem import Problem, load_problem
 from benchmarks.relational.record import Line, append_line, case_line, is_complete, key_of, label_of, read_lines
 from benchmarks.relational.settings import BenchSettings
 from dacergnn.bench.environment import about, load
+from dacergnn.bench.process import ask
 from dacergnn.bench.rates import PRECISIONS, gemm_rate, measure_rates, precision
 from dacergnn.errors import ArrayError
 from dacergnn.json_lines import Row
@@ -58,8 +58,8 @@ class DeviceRun:
         table: File of the tables in Markdown, if there is one.
         time_limit: Seconds for everything; what is not begun by then is left out.
         case_limit: Seconds for a process; the case that it is at then fails.
-        inline: Whether this process measures, or builds, the only graph.
-        cases: Models and modes, in place of all.
+        build: Whether kernels are built, in this process if they are of a single case, and nothing is measured.
+        build_ahead: Whether kernels of later graphs are built while earlier ones are measured.
     """
 
     path: Path
@@ -68,27 +68,19 @@ class DeviceRun:
     case_limit: float = math.inf
     build: bool = False
     build_ahead: bool = False
-    inline: bool = False
-    cases: tuple[str, ...] = ()
 
     def __call__(self, settings: BenchSettings) -> int:
         """Does what is described, and returns the exit status."""
         if settings.architectures is None and settings.device == "cuda":
             settings = replace(settings, architectures=_architecture())
         cases = [(model, how) for model in settings.models for how in settings.modes]
-        if self.cases:
-            cases = [(model, how) for model, _, how in (case.partition(":") for case in self.cases)]
-        deadline = time.monotonic() + self.time_limit
-        if self.build and self.inline:
-            build(settings.data[0], cases, settings)
-        elif self.build:
-            with Background(build_commands(dict.fromkeys(settings.data, cases))) as builds:
-                return bool([name for name in settings.data if not builds.wait(name)])  # all have their turn
-        elif self.inline:
-            measure(settings.data[0], cases, settings, self.path, deadline)
-        else:
-            return self._measure(settings, cases, deadline)
-        return 0
+        if not self.build:
+            return self._measure(settings, cases, time.monotonic() + self.time_limit)
+        if len(cases) == len(settings.data) == 1:
+            build(settings.data[0], *cases[0], settings)
+            return 0
+        with Background(build_commands(dict.fromkeys(settings.data, cases), settings.hidden)) as builds:
+            return bool([name for name in settings.data if not builds.wait(name)])  # all have their turn
 
     def _measure(self, settings: BenchSettings, cases: list[Case], deadline: float) -> int:
         device = torch.device(settings.device)
@@ -97,7 +89,7 @@ class DeviceRun:
             click.echo(line)
         append_line(self.path, machine(device) | {"absent": absent})
         todo = incomplete(cases, settings, self.path)
-        with Background(build_commands(todo) if self.build_ahead else {}) as builds:
+        with Background(build_commands(todo, settings.hidden) if self.build_ahead else {}) as builds:
             left = run_all(todo, settings, self.path, deadline, self.case_limit, builds)
         text = markdown(read_lines(self.path))
         click.echo(text)
@@ -127,10 +119,11 @@ def incomplete(cases: list[Case], settings: BenchSettings, path: Path) -> dict[s
     return {name: left(name) for name in settings.data}
 
 
-def build_commands(todo: dict[str, list[Case]]) -> dict[str, list[list[str]]]:
-    """Returns the commands that build the kernels of each graph, one for each case."""
-    options = [*command(), "--build", "--inline", "--data"]
-    return {name: [[*options, name, "--cases", ":".join(case)] for case in cases] for name, cases in todo.items()}
+def build_commands(todo: dict[str, list[Case]], hidden: int) -> dict[str, list[list[str]]]:
+    """Returns the commands that build the kernels of each graph, one for each case: this call with other options."""
+    options = [sys.executable, "-m", "benchmarks", *sys.argv[1:], "--build", "--hidden", str(hidden)]
+    return {name: [[*options, "--data", name, "--models", model, "--mode", how] for model, how in cases]
+            for name, cases in todo.items()}  # fmt: skip
 
 
 def machine(device: torch.device) -> Line:
@@ -163,19 +156,22 @@ def run_all(cases: dict[str, list[Case]], settings: BenchSettings, path: Path, d
             builds.wait(name, max(deadline - time.monotonic() - START_S, 0))
         while todo and deadline - time.monotonic() > START_S:
             begun, left = len(read_lines(path)), deadline - time.monotonic()
-            chosen = ",".join(":".join(case) for case in todo)
-            arguments = ["--inline", "--data", name, "--cases", chosen, "--time-limit", str(left)]
-            arguments += ["--against", ",".join(settings.against), "--hidden", str(settings.hidden)]
-            arguments += ["--json", str(path)]
-            failure = run([*command(), *arguments], min(left + START_S, case_limit))
-            done = {(line["model"], line["mode"]) for line in read_lines(path)[begun:]}
+            answer = ask(
+                f"{__name__}.measure", name, todo, settings, path, deadline, limit_s=min(left + START_S, case_limit),
+                threads=torch.get_num_threads(), limit_bytes=settings.memory_limit, device=settings.device,
+            )  # fmt: skip
+            lines = read_lines(path)[begun:]
+            for line in lines:
+                told = ", ".join(f"{label_of(row)} {_state(row)}" for row in line["candidates"])
+                click.echo(f"{line['model']} {name} {line['mode']}: {told}")
+            done = {(line["model"], line["mode"]) for line in lines}
             todo = [case for case in todo if case not in done]
-            if failure is None and not done:
-                break
-            if failure is not None and todo:
+            if "error" in answer and todo:
                 model, mode = todo.pop(0)
-                line = failed_line(model, name, mode, settings.precision, failure)
+                line = failed_line(model, name, mode, settings.precision, answer["error"])
                 append_line(path, line | {"hidden": settings.hidden})
+            elif not done:
+                break
         late += len(todo)
     return late
 
@@ -184,20 +180,6 @@ def failed_line(model: str, data: str, mode: str, dtype: str, reason: str) -> Li
     """Returns the line of a case whose process failed."""
     facts = {"model": model, "data": data, "mode": mode, "precision": dtype, "edges": 0}
     return facts | {"bound_ms": None, "status": "failed", "note": reason, "candidates": []}
-
-
-def command() -> list[str]:
-    """Returns this call; options that are appended override its own."""
-    return [sys.executable, "-m", "benchmarks", *sys.argv[1:]]
-
-
-def run(arguments: list[str], limit: float) -> str | None:
-    """Runs a process, and returns the reason why it failed, or None."""
-    try:
-        code = subprocess.run(arguments, check=False, timeout=None if math.isinf(limit) else limit).returncode
-    except subprocess.TimeoutExpired:
-        return f"not done after {limit:.0f} s"
-    return f"the process ended with code {code}" if code else None
 
 
 def kept_problem(data: str, hidden: int, seed: int) -> Problem:
@@ -216,22 +198,21 @@ def kept_problem(data: str, hidden: int, seed: int) -> Problem:
     return Problem(**torch.load(path, weights_only=True))  # tensors, numbers and names: nothing in it is run
 
 
-def build(data: str, cases: list[Case], settings: BenchSettings) -> None:
+def build(data: str, model: str, mode: str, settings: BenchSettings) -> None:
     """Compiles our layers for a graph that stays on the processor, where their kernels refuse to run."""
     problem = kept_problem(data, settings.hidden, settings.seed).to("cpu", settings.dtype)
     with precision(settings.precision):
-        for model, mode in cases:
-            shared = make_parameters(model, problem, settings.seed)
-            for level in settings.levels:
-                built = own_candidate(model, level, settings).build(problem, shared, unwrapped)
-                started = time.monotonic()
-                with suppress(ArrayError):
-                    make_step(built, problem, mode == "train")()
-                click.echo(f"{data} {model} {mode} {level}: built in {time.monotonic() - started:.0f} s")
+        shared = make_parameters(model, problem, settings.seed)
+        for level in settings.levels:
+            built = own_candidate(model, level, settings).build(problem, shared, unwrapped)
+            started = time.monotonic()
+            with suppress(ArrayError):
+                make_step(built, problem, mode == "train")()
+            click.echo(f"{data} {model} {mode} {level}: built in {time.monotonic() - started:.0f} s")
 
 
-def measure(data: str, cases: list[Case], settings: BenchSettings, path: Path, deadline: float) -> None:
-    """Measures cases on one graph, and writes a line for each."""
+def measure(data: str, cases: list[Case], settings: BenchSettings, path: Path, deadline: float) -> Row:
+    """Measures cases on one graph, and writes a line for each as soon as it is done: a crash costs one case."""
     hidden = settings.hidden
     warnings.simplefilter("ignore")  # the libraries warn about their own internals
     device = torch.device(settings.device)
@@ -244,7 +225,7 @@ def measure(data: str, cases: list[Case], settings: BenchSettings, path: Path, d
             case, before = DeviceCase(model, problem, settings, deadline), load()
             for mode in [how for name, how in cases if name == model]:
                 if time.monotonic() > deadline:
-                    return
+                    return {}
                 rows = case.measure(mode)
                 limit = bound(model, mode, sizes, hidden, rates, settings.dtype.itemsize)
                 line = case_line(
@@ -253,9 +234,9 @@ def measure(data: str, cases: list[Case], settings: BenchSettings, path: Path, d
                     resident_bytes=resident, load_before=before, load_after=load(),
                 )  # fmt: skip
                 append_line(path, line)
-                click.echo(f"{model} {data} {mode}: {', '.join(f'{label_of(row)} {_state(row)}' for row in rows)}")
                 if case.lost:
-                    return  # another process measures the remaining cases
+                    return {}  # another process measures the remaining cases
+    return {}
 
 
 def _state(row: Row) -> str:

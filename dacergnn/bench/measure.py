@@ -86,7 +86,6 @@ def interleave(
     calls: Mapping[K, Callable[[], Any]],
     repeat: int = 30,
     budget_s: float = 20.0,
-    on_round: Callable[[int, int], None] | None = None,
     clock: Clock | None = None,
 ) -> dict[K, Timing]:
     """Times every call in turns, one after the other, for `repeat` rounds or until the budget is spent.
@@ -109,8 +108,6 @@ def interleave(
         for turn in range(repeat):
             for name in active:
                 clock.take_turn(calls[name], timings[name])
-            if on_round is not None:
-                on_round(turn + 1, repeat)
             if turn + 1 == LEAST_ROUNDS:
                 best = min((timings[name].ms for name in active), default=0.0)
                 active = [name for name in active if timings[name].ms <= HOPELESS * best]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import resource
@@ -31,6 +32,7 @@ def ask(
     Args:
         function: Its name after that of its module, as in "package.module.function".
         arguments: What it is called with; pickled, as its answer is.
+        limit_s: Seconds until it is ended; infinite for no limit.
         threads: Threads of torch and of OpenMP.
         limit_bytes: Bytes that the process may take. Where the device is not "cpu", there is no such limit, since a
             device's memory is no memory of the process.
@@ -53,7 +55,7 @@ def ask(
     limits = threads, limit_bytes if device == "cpu" else None
     request = pickle.dumps(limits) + pickle.dumps((function, arguments))
     try:
-        out, _ = process.communicate(request, timeout=limit_s)
+        out, _ = process.communicate(request, timeout=None if math.isinf(limit_s) else limit_s)
     except subprocess.TimeoutExpired:
         _end_group(process)
         return {"error": f"not done after {limit_s:.0f} s"}
@@ -94,4 +96,5 @@ def reason(error: Exception) -> str:
     short = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     if isinstance(error, MemoryError) and str(error):
         return short  # it says what would be needed
-    return OUT_OF_MEMORY if isinstance(error, MemoryError) or ("alloc" in short and "memory" in short) else short
+    lacks_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or ("alloc" in short and "memory" in short)
+    return OUT_OF_MEMORY if lacks_memory else short

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,9 +56,6 @@ class _Recording:
 
     def run(self, program: Any, graph: Any, arrays: Any) -> Any:
         raise Untranslatable
-
-    def looking(self) -> Any:
-        return nullcontext()
 
 
 @dataclass(eq=False)

@@ -336,11 +336,6 @@ class HeteroGraph(StoredGraph):
         """Returns (start, stop) of the source nodes of each type; None if they are not contiguous by type."""
         return type_ranges(self._edges.src_type, self._edges.num_src, self._edges.num_node_types)
 
-    @cached_property
-    def dst_node_ranges(self) -> tuple[tuple[int, int], ...] | None:
-        """Returns (start, stop) of the destination nodes of each type; None if they are not contiguous by type."""
-        return type_ranges(self._edges.dst_type, self._edges.num_dst, self._edges.num_node_types)
-
     def __repr__(self) -> str:
         size = self.size
         nodes = f"{size('NS'):,} nodes"

@@ -53,7 +53,6 @@ class Operator:
         constants: Default values of the operands behind the first, if these are constants; None for no default.
         rising: Whether the value never falls as the operand grows, if the constant is not negative.
         zero_at_zero: Whether the value is 0 where the operand is.
-        finite: Whether value and slope are finite wherever all operands are.
         slope_of_either: Whether the derivative is computed from the result, if an array holds it, or else from the
             operand.
         torch: The functions and the module of torch that stand for it.
@@ -68,7 +67,6 @@ class Operator:
     constants: tuple[float | None, ...] = ()
     rising: bool = False
     zero_at_zero: bool = False
-    finite: bool = False
     slope_of_either: bool = False
     torch: InTorch = field(default_factory=InTorch)
 
@@ -104,7 +102,7 @@ def _unary(
 def _steps(numpy: Callable[..., Any], function: str, *names: str) -> Operator:
     """Returns the operator of a function with steps, which has slope 0 everywhere, as in torch."""
     flat = _unary(numpy, f"std::{function}({{0}})", lambda x, y: Const(0.0), f"{function}({{0}})", cost="select")
-    return replace(flat, finite=True, torch=InTorch(names))
+    return replace(flat, torch=InTorch(names))
 
 
 def _compare(numpy: Callable[..., Any], sign: str) -> Operator:
@@ -126,7 +124,7 @@ def _extremum(numpy: Callable[..., Any], name: str, sign: str) -> Operator:
 
     code = f"dacergnn::{name}imum({{0}}, {{1}})"
     torch = InTorch((f"{name}imum",))
-    return Operator(2, numpy, code, derivative, _chosen(sign), cost="select", finite=True, torch=torch)
+    return Operator(2, numpy, code, derivative, _chosen(sign), cost="select", torch=torch)
 
 
 def _chosen(sign: str) -> str:
@@ -153,7 +151,6 @@ def _clamp(numpy: Callable[..., Any], name: str, order: tuple[int, int]) -> Oper
         _chosen(">" if name == "max" else "<"),
         cost="select",
         constants=(None,),
-        finite=True,
         torch=InTorch((f"clamp_{'min' if name == 'max' else 'max'}",), options=("min" if name == "max" else "max",)),
     )
 
@@ -219,13 +216,12 @@ def _functions(*names: str, **others: Any) -> InTorch:
 
 
 OPERATORS: dict[str, Operator] = {
-    "add": Operator(2, np.add, "({0} + {1})", lambda a, s, y: (s, s), finite=True, torch=_functions("add")),
+    "add": Operator(2, np.add, "({0} + {1})", lambda a, s, y: (s, s), torch=_functions("add")),
     "sub": Operator(
         2,
         np.subtract,
         "({0} - {1})",
         lambda a, s, y: (s, op("neg", s)),
-        finite=True,
         torch=_functions("sub", "subtract"),
     ),
     "mul": Operator(
@@ -234,7 +230,6 @@ OPERATORS: dict[str, Operator] = {
         "({0} * {1})",
         lambda a, s, y: (op("mul", s, a[1]), op("mul", s, a[0])),
         cost="multiply",
-        finite=True,
         torch=_functions("mul", "multiply"),
     ),
     "div": Operator(
@@ -246,9 +241,7 @@ OPERATORS: dict[str, Operator] = {
         cost="divide",
         torch=_functions("div", "divide", "true_divide"),
     ),
-    "neg": Operator(
-        1, np.negative, "(-{0})", lambda a, s, y: (op("neg", s),), finite=True, torch=_functions("neg", "negative")
-    ),
+    "neg": Operator(1, np.negative, "(-{0})", lambda a, s, y: (op("neg", s),), torch=_functions("neg", "negative")),
     "gt": _compare(np.greater, ">"),
     "ge": _compare(np.greater_equal, ">="),
     "eq": _compare(np.equal, "=="),
@@ -299,7 +292,6 @@ OPERATORS: dict[str, Operator] = {
         lambda x, y: op("cos", x),
         "sin({0})",
         cost="tanh",
-        finite=True,
         torch=_functions("sin"),
     ),
     "cos": _unary(
@@ -308,7 +300,6 @@ OPERATORS: dict[str, Operator] = {
         lambda x, y: op("neg", op("sin", x)),
         "cos({0})",
         cost="tanh",
-        finite=True,
         torch=_functions("cos"),
     ),
     "abs": _unary(
@@ -317,7 +308,6 @@ OPERATORS: dict[str, Operator] = {
         lambda x, y: op("sub", op("gt", x, 0.0), op("gt", 0.0, x)),
         "abs({0})",
         cost="select",
-        finite=True,
         torch=_functions("abs", "absolute"),
     ),
     "round": _steps(np.round, "rint", "round"),  # half to even
@@ -342,7 +332,6 @@ OPERATORS: dict[str, Operator] = {
         cost="tanh",
         rising=True,
         zero_at_zero=True,
-        finite=True,
         torch=_functions("tanh", module="Tanh"),
     ),
     "sigmoid": _unary(
@@ -352,7 +341,6 @@ OPERATORS: dict[str, Operator] = {
         "(exp(min({0}, 0)) / (1 + exp(-abs({0}))))",
         cost="exp",
         rising=True,
-        finite=True,
         torch=_functions("sigmoid", module="Sigmoid"),
     ),
     "silu": _unary(
@@ -361,7 +349,6 @@ OPERATORS: dict[str, Operator] = {
         _silu_slope,
         "({0} * exp(min({0}, 0)) / (1 + exp(-abs({0}))))",
         cost="exp",
-        finite=True,
         torch=_functions("silu", module="SiLU"),
     ),
     "softplus": _unary(
@@ -370,7 +357,6 @@ OPERATORS: dict[str, Operator] = {
         lambda x, y: op("sigmoid", x),
         "(({0} if {0} > 0 else 0) + log1p(exp(-abs({0}))))",
         cost="exp",
-        finite=True,
         # Above torch's threshold, the function and its operand round to the same float32.
         torch=_functions("softplus", module="Softplus", fixed={"beta": 1.0, "threshold": 20.0}),
     ),
@@ -383,7 +369,6 @@ OPERATORS: dict[str, Operator] = {
         cost="select",
         rising=True,
         zero_at_zero=True,
-        finite=True,
         slope_of_either=True,
         torch=_functions("relu", module="ReLU"),
     ),
@@ -393,7 +378,6 @@ OPERATORS: dict[str, Operator] = {
         _gelu_slope,
         "(0.5 * {0} * (1 + erf({0} * 0.70710678118654752440)))",
         cost="erf",
-        finite=True,
         torch=_functions("gelu", module="GELU", fixed={"approximate": "none"}),
     ),
     "leakyrelu": Operator(
@@ -406,7 +390,6 @@ OPERATORS: dict[str, Operator] = {
         constants=(0.01,),
         rising=True,
         zero_at_zero=True,
-        finite=True,
         slope_of_either=True,
         torch=_functions("leaky_relu", module="LeakyReLU", options=("negative_slope",)),
     ),
@@ -420,7 +403,6 @@ OPERATORS: dict[str, Operator] = {
         constants=(1.0,),
         rising=True,
         zero_at_zero=True,
-        finite=True,
         torch=_functions("elu", module="ELU", options=("alpha",)),
     ),
     "max": _extremum(np.maximum, "max", ">"),
@@ -435,7 +417,7 @@ OPERATORS: dict[str, Operator] = {
         "({1} if {0} != 0 else {2})",
         cost="select",
     ),
-    "detach": Operator(1, lambda x: x, "{0}", lambda a, s, y: (None,), cost="select", finite=True),
+    "detach": Operator(1, lambda x: x, "{0}", lambda a, s, y: (None,), cost="select"),
 }
 
 STRUCTURAL = {

@@ -21,7 +21,6 @@ from dacergnn.modules.user_program import LEADING, UserProgram
 
 Result = Tensor | tuple[Tensor, ...]
 Shape = int | tuple[int, ...] | None
-_CALLS = 64
 
 
 class UserLayer(GraphLayer):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 import weakref
 from array import array
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +25,7 @@ from dacergnn.runtime.edge_changes import checked_step, is_taken
 
 SIMPLE = frozenset((type(None), bool, int, float, str, torch.dtype))
 _NAMES = ("requires_grad", "_version")
-_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY, _ROWS, _INDICES = range(10)
+_FEATURES, _EDGES, _SAME, _EQUAL, _REAL, _TUPLE, _LIST, _DICTIONARY = range(8)
 """Values of `Argument` in the C++ code."""
 _FLOATS = frozenset((torch.float64, torch.float32, torch.float16, torch.bfloat16))
 _CONTAINERS: dict[type[Any], int] = {tuple: _TUPLE, list: _LIST, dict: _DICTIONARY}
@@ -47,8 +46,6 @@ class CallSignature:
         check: How thoroughly the numbers of edges are compared (`Config.check_graph`).
         compared: Positions, among the `leaves`, of floating-point tensors whose numbers are compared like edges. Others
             only have to look alike.
-        any_size: Whether features may have more or fewer rows, and integer tensors other numbers and more or fewer
-            columns.
 
     Raises:
         TypeError: A value is of a kind that cannot be compared, or torch does not tell how a tensor looks.
@@ -60,16 +57,11 @@ class CallSignature:
         kwargs: dict[str, Any],
         check: CheckGraph,
         compared: frozenset[int] = frozenset(),
-        *,
-        any_size: bool = False,
     ) -> None:
         if DESCRIBE is None:
             raise TypeError("this version of torch does not describe tensors to C code")
         self._check: CheckGraph = check
         self._compared = compared
-        self._any_size = any_size
-        self.axes: list[tuple[int, ...]] = []
-        """The axes of each leaf whose sizes may change."""
         self._words = array("q", [1, DESCRIBE, *map(id, _NAMES)])
         self._kept: list[Any] = []  # so that no other objects get their ids
         self._references: list[weakref.ref[Any]] = []
@@ -91,12 +83,10 @@ class CallSignature:
         """Positions, among the leaves, of tensors whose numbers do not matter."""
 
     @classmethod
-    def of(
-        cls, args: tuple[Any, ...], kwargs: dict[str, Any], check: CheckGraph, *, any_size: bool = False
-    ) -> CallSignature | None:
+    def of(cls, args: tuple[Any, ...], kwargs: dict[str, Any], check: CheckGraph) -> CallSignature | None:
         """Returns the signature of a call; None where there is none."""
         try:
-            return cls(args, kwargs, check, any_size=any_size)
+            return cls(args, kwargs, check)
         except (TypeError, RuntimeError):
             return None
 
@@ -112,15 +102,6 @@ class CallSignature:
             return None
         return leaves
 
-    @property
-    def same(self) -> list[Any]:
-        """Returns the tensors and graphs that must be the same objects; None in place of one that is gone."""
-        return [reference() for reference in self._references]
-
-    def when_gone(self, function: Callable[[object], None]) -> None:
-        """Calls ``function`` when one of these objects is freed, after which no call is like this one."""
-        self._references += [weakref.ref(r(), function) for r in self._references]
-
     def _add(self, value: Any, watched: list[Any]) -> None:
         kind: type[Any] = type(value)
         if isinstance(value, Tensor):
@@ -131,7 +112,6 @@ class CallSignature:
                 self._watched_places.append(len(self._kinds))
                 watched.append(value)
             self._kinds.append(_SAME)
-            self.axes.append(())
         elif kind in _CONTAINERS:
             self._words.extend((_CONTAINERS[kind], id(kind), len(value)))
             for item in value:
@@ -149,13 +129,6 @@ class CallSignature:
         place, kind = len(self._kinds), type(tensor)
         plain = (kind is Tensor or kind is nn.Parameter) and tensor.layout is torch.strided
         numbers = [0] * (8 + 2 * tensor.dim())
-        if plain and self._any_size and tensor.dim() and (tensor.dtype in _FLOATS or not tensor.is_floating_point()):
-            rows = tensor.dtype in _FLOATS
-            self._words.extend((_ROWS if rows else _INDICES, id(kind), *numbers))
-            self._kinds.append(_ROWS if rows else _INDICES)
-            self.axes.append((0,) if rows else (tensor.dim() - 1,))
-            return
-        self.axes.append(())
         if plain and tensor.dtype in _FLOATS and place not in self._compared:
             self._words.extend((_FEATURES, id(kind), *numbers))
             self._kinds.append(_FEATURES)

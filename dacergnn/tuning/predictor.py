@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,26 +16,15 @@ from dacergnn.tuning.samples import Joined, joined
 from dacergnn.tuning.terms import terms
 
 Array = np.ndarray[Any, Any]
-EPSILON = 1e-5
-"""Added to a variance by batch normalization."""
-_CONVOLUTION = ("weight", "gain", "shift", "mean", "variance")
 SCALE = "scale"
 """Name of the array of factors for the terms of a network that is fitted to a machine; others have none."""
 
 
-def weight_names(depth: int) -> tuple[str, ...]:
-    """Returns the names of the arrays of a trained network with so many convolutions.
-
-    `Predictor.save` stacks the arrays of several networks.
-    """
-    embeddings = (f"{kind}_{n}" for kind in ("invariant", "dependent") for n in ("mean", "scale", "weight", "bias"))
-    convolutions = (f"convolution{layer}_{name}" for layer in range(depth) for name in _CONVOLUTION)
-    return (*embeddings, *convolutions, "readout_weight", "readout_bias")
-
-
-def _depth(names: Iterable[str]) -> int:
-    """Returns the number of convolutions of a network with arrays of these names."""
-    return sum(name.startswith("convolution") and name.endswith("_weight") for name in names)
+WEIGHTS = (
+    *(f"{kind}_{name}" for kind in ("invariant", "dependent") for name in ("mean", "scale", "weight", "bias")),
+    "readout_weight", "readout_bias",
+)  # fmt: skip
+"""Names of the arrays of a trained network; `Predictor.save` stacks the arrays of several networks."""
 
 
 class Model(Protocol):
@@ -84,18 +73,16 @@ class Analytic:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Holds trained networks: operator features, graph convolutions, sums over operators.
+    """Holds trained networks, which read coefficients of terms from the features of each operator.
 
     The prediction is the geometric mean of the networks' predictions.
 
     Args:
-        members: The weights of each network, float32, by name (`weight_names`).
-        pooled: Whether the networks read coefficients for a program as a whole, or operator by operator.
+        members: The weights of each network, float32, by name (`WEIGHTS`).
         threads: Number of threads of the programs that the networks have learned from.
     """
 
     members: tuple[Mapping[str, Array], ...]
-    pooled: bool = False
     threads: int = THREADS
 
     @classmethod
@@ -107,22 +94,23 @@ class Predictor:
         """
         with np.load(path) as file:
             names = tuple(str(name) for name in file.get("features", ()))
-            weights = weight_names(_depth(file.files))
-            if names != (*FEATURE_NAMES[0], *FEATURE_NAMES[1]) or not {*weights, "pooled"} <= {*file.files}:
+            known = {*WEIGHTS, SCALE, "features", "threads", "pooled"}
+            if names != (*FEATURE_NAMES[0], *FEATURE_NAMES[1]) or not {*WEIGHTS} <= {*file.files} <= known:
                 raise DacergnnError(f"{path}: its model knows other features than this version; train it anew.")
-            stacked = {name: file[name] for name in (*weights, SCALE) if name in file}
+            if file.get("pooled"):  # of an earlier version, which had networks of several forms
+                raise DacergnnError(f"{path}: its model has another form than in this version; train it anew.")
+            stacked = {name: file[name] for name in (*WEIGHTS, SCALE) if name in file}
             count = len(stacked["readout_bias"])
             members = tuple({name: array[n] for name, array in stacked.items()} for n in range(count))
-            return cls(members, bool(file["pooled"]), int(file.get("threads", THREADS)))
+            return cls(members, int(file.get("threads", THREADS)))
 
     def save(self, path: Path) -> None:
         """Writes all weights, and the names of the features that they are for, to one .npz file."""
         with path.open("wb") as file:
             names = np.array([*FEATURE_NAMES[0], *FEATURE_NAMES[1]])
             stacked = {name: np.stack([weights[name] for weights in self.members]) for name in self.members[0]}
-            arrays = {**stacked, "features": names, "pooled": np.array(self.pooled)}
-            arrays["threads"] = np.array(self.threads)
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+            threads = np.array(self.threads)
+            np.savez_compressed(file, allow_pickle=False, **stacked, features=names, threads=threads)
 
     def predict(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the seconds of each program."""
@@ -131,8 +119,8 @@ class Predictor:
     def parts(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the seconds that each term takes of each program, by each network: [networks, programs, terms]."""
         batch = joined(programs)
-        averages, sums = _averages(batch), _sums(batch)
-        return np.stack([_parts(weights, batch, averages, sums, self.pooled) for weights in self.members])
+        sums = _sums(batch)
+        return np.stack([_parts(weights, batch, sums) for weights in self.members])
 
     def scaled(self, factors: Array) -> Predictor:
         """Returns the networks with other rates: ``factors`` [networks, terms] multiply the seconds of each term."""
@@ -140,67 +128,24 @@ class Predictor:
             {**own, SCALE: (own.get(SCALE, 1.0) * factor).astype(np.float32)}
             for own, factor in zip(self.members, factors, strict=True)
         ]
-        return Predictor(tuple(members), self.pooled, self.threads)
+        return Predictor(tuple(members), self.threads)
 
     def logarithms(self, programs: Sequence[ProgramFeatures]) -> Array:
         """Returns the logarithm of the seconds of each program, by each network: float64 [networks, programs]."""
-        batch = joined(programs)
-        averages, sums = _averages(batch), _sums(batch)
-        return np.log([_predicted(weights, batch, averages, sums, self.pooled) for weights in self.members])
+        return np.log(self.parts(programs).sum(axis=2))
 
 
-def _predicted(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
-    """Returns the seconds that the network with the weights ``w`` predicts."""
-    return _parts(w, batch, averages, sums, pooled).sum(axis=1)
-
-
-def _parts(w: Mapping[str, Array], batch: Joined, averages: csr_array, sums: csr_array, pooled: bool) -> Array:
+def _parts(w: Mapping[str, Array], batch: Joined, sums: csr_array) -> Array:
     """Returns the seconds of each term: [programs, terms]."""
-    read, times = _read(w, batch, averages), terms(batch.dependent).astype(np.float64)
-    scale = w.get(SCALE, np.float32(1))
-    if pooled:
-        return _coefficients(w, sums @ read) * (sums @ times) * scale
-    return sums @ (_coefficients(w, read) * times * scale)
-
-
-def _read(w: Mapping[str, Array], batch: Joined, averages: csr_array) -> Array:
-    """Returns the embeddings of operators that the readout reads."""
     kinds = (("invariant", batch.invariant), ("dependent", batch.dependent))
-    hidden = np.maximum(np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1), 0)
-    embeddings = [hidden]
-    for layer in range(_depth(w)):
-        weight, gain, shift, mean, variance = (w[f"convolution{layer}_{name}"] for name in _CONVOLUTION)
-        averaged = averages @ (hidden @ weight)
-        hidden = np.maximum((averaged - mean) / np.sqrt(variance + EPSILON) * gain + shift, 0)
-        embeddings.append(hidden)
-    return np.concatenate(embeddings, axis=1)
-
-
-def _coefficients(w: Mapping[str, Array], embeddings: Array) -> Array:
-    """Returns the coefficients of terms, which are positive."""
-    return np.logaddexp(0, embeddings @ w["readout_weight"] + w["readout_bias"])
+    read = np.maximum(np.concatenate([_embedded(w, kind, values) for kind, values in kinds], axis=1), 0)
+    coefficients = np.logaddexp(0, read @ w["readout_weight"] + w["readout_bias"])  # positive
+    return sums @ (coefficients * terms(batch.dependent).astype(np.float64) * w.get(SCALE, np.float32(1)))
 
 
 def _embedded(w: Mapping[str, Array], kind: str, values: Array) -> Array:
     mean, scale, weight, bias = (w[f"{kind}_{name}"] for name in ("mean", "scale", "weight", "bias"))
     return (values - mean) / scale @ weight + bias
-
-
-def both_ways(batch: Joined) -> tuple[Array, Array]:
-    """Returns the edges of the data flow between operators, in both directions, and from each operator to itself.
-
-    They are two int64 arrays: (from, to)."""
-    loops = np.arange(len(batch.owner))
-    here, there = batch.edges.T
-    return np.concatenate((here, there, loops)), np.concatenate((there, here, loops))
-
-
-def _averages(batch: Joined) -> csr_array:
-    """Returns the matrix [operators, operators] that averages rows over an operator and its neighbours."""
-    sources, targets = both_ways(batch)
-    degrees = np.bincount(targets, minlength=len(batch.owner))
-    shape = (len(batch.owner),) * 2
-    return csr_array(((1 / degrees[targets]).astype(np.float32), (targets, sources)), shape=shape)
 
 
 def _sums(batch: Joined) -> csr_array:

@@ -88,7 +88,6 @@ def test_block_of_several_node_types_is_bipartite():
     assert graph.size("ND") == 2
     assert graph.size("NS") == block.num_src_nodes("author") + block.num_src_nodes("paper")
     assert graph.node_ranges == ((0, 1), (1, 4))
-    assert graph.dst_node_ranges == ((0, 0), (0, 2))
     assert graph.index("E", "dsttype").tolist() == [1, 1]
 
 

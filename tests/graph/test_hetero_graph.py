@@ -66,7 +66,6 @@ def test_destinations_are_a_prefix_of_the_sources():
     assert graph.index("ND", "ntype").tolist() == [0, 1]
     assert graph.index("E", "dsttype").tolist() == [0, 1]
     assert graph.index("E", "srctype").tolist() == [0, 1]
-    assert graph.dst_node_ranges == ((0, 1), (1, 2))
     assert graph.node_type_names == ("a", "b")
 
 

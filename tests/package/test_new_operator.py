@@ -19,7 +19,6 @@ OPERATORS["softsign"] = _unary(
     cost="divide",
     rising=True,
     zero_at_zero=True,
-    finite=True,
     torch=InTorch(("softsign",), module="Softsign"),
 )
 """

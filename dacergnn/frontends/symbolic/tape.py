@@ -19,7 +19,6 @@ from dacergnn.frontends.symbolic.steps import (
     Slot,
     Step,
     TorchCall,
-    draws,
     slots_made,
 )
 
@@ -117,17 +116,6 @@ class Tape:
     def slots(self) -> int:
         """Returns how many tensors there are, arguments first."""
         return len(self._tensors)
-
-    @property
-    def draws(self) -> bool:
-        """Returns whether some step draws random numbers."""
-        return any(isinstance(s, TorchCall) and draws(s.function.__name__) for s in self.steps)
-
-    def made_since(self, count: int, result: Any) -> bool:
-        """Returns whether steps after the first ``count`` have made a result."""
-        made = {r for s in self.steps[count:] for r in (s.results if isinstance(s, TorchCall) else ())}
-        tensors = [result] if isinstance(result, Tensor) else result if isinstance(result, tuple | list) else [None]
-        return all(self._slots.get(id(t)) in made for t in tensors)
 
     def called(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], result: Any) -> None:
         """Notes that a function of torch was called with tensors that hold numbers."""

@@ -80,10 +80,9 @@ class Trace(Notes):
         with unseen():
             return self.torch(function, *args, **kwargs)
 
-    def takes(self, dtype: torch.dtype, device: torch.device | None = None) -> bool:
-        """Returns whether programs compute with elements of a type on a device, by default the call's device."""
-        device = self.device if device is None else device
-        return has_kernels(device) and dtype in self.runtime.elements(device)
+    def takes(self, dtype: torch.dtype) -> bool:
+        """Returns whether programs compute with elements of a type on the call's device."""
+        return has_kernels(self.device) and dtype in self.runtime.elements(self.device)
 
     def leaf(self, tensor: Tensor, kind: str, shape: torch.Size) -> Expr:
         """Returns the leaf for a tensor that exists: a row for each node or edge ("row"), or one row ("one")."""

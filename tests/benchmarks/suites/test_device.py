@@ -6,7 +6,6 @@ import math
 import sys
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +33,7 @@ from benchmarks.relational.settings import BenchSettings
 from dacergnn.bench.rates import precision
 from dacergnn.config import Rates
 from dacergnn.errors import DacergnnError
+from dacergnn.json_lines import Row
 from tests.benchmarks.suites.test_device_lines import entry, line
 
 SETTINGS = BenchSettings(data=("am~",), levels=("O2", "hector"), against=("torch", "grouped"), repeat=1, budget_s=0.1)
@@ -107,7 +107,7 @@ def test_a_wrong_candidate_has_no_time(problem: Problem, monkeypatch: pytest.Mon
     settings = replace(SETTINGS, levels=("O2", "hector", "O0"), against=())
     wrong, failed, full = DeviceCase("rgcn", problem, settings).measure("infer")
     assert (wrong["status"], wrong["ms"]) == ("wrong", None)
-    assert "differs from the float64 reference by" in wrong["note"]
+    assert "differs from the reference by 1.0e-02" in wrong["note"]
     assert (failed["status"], failed["note"]) == ("failed", "ValueError: cannot be built")
     assert full["status"] == "out of memory"
     late = DeviceCase("rgcn", problem, settings, deadline=-math.inf).measure("infer")
@@ -200,11 +200,20 @@ def test_kernels_are_built_ahead(tmp_path: Path) -> None:
 
 def test_commands_that_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["benchmarks", "relational", "--build-ahead"])
-    found = gpu.build_commands({"am": [], "bgs": [("rgcn", "infer"), ("hgt", "train")]})
+    found = gpu.build_commands({"am": [], "bgs": [("rgcn", "infer"), ("hgt", "train")]}, 32)
     assert found["am"] == []
-    given = ["relational", "--build-ahead", "--build", "--inline", "--data", "bgs", "--cases"]
-    cases = [[*given, case] for case in ("rgcn:infer", "hgt:train")]
+    given = ["relational", "--build-ahead", "--build", "--hidden", "32", "--data", "bgs", "--models"]
+    cases = [[*given, *case] for case in (("rgcn", "--mode", "infer"), ("hgt", "--mode", "train"))]
     assert [words[3:] for words in found["bgs"]] == cases
+
+
+def test_a_single_case_is_built_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Any] = []
+    monkeypatch.setattr(gpu, "build", lambda *case: built.append(case[:3]))
+    options = ["--build", "--arch", "90", "--data", "bgs", "--models", "hgt", "--mode", "train"]
+    result = CliRunner().invoke(relational, options)
+    assert result.exit_code == 0, result.output
+    assert built == [("bgs", "hgt", "train")]
 
 
 def test_bounds_of_short_types() -> None:
@@ -226,11 +235,10 @@ def test_one_graph_on_the_processor(tmp_path: Path, plain_ours: None, monkeypatc
     monkeypatch.setattr(gpu, "measure_rates", lambda *arguments: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
     path = tmp_path / "lines.jsonl"
-    options = ["--data", "aifb~0.01", "--cases", "rgcn:infer,rgat:infer", "--against", "", "--hidden", "8"]
-    options += ["--budget", "0.1", "--repeat", "1"]
+    settings = BenchSettings(data=("aifb~0.01",), against=(), hidden=8, repeat=1, budget_s=0.1)
+    cases = [("rgcn", "infer"), ("rgat", "infer")]
     for _ in range(2):  # the second time with the kept graph
-        result = CliRunner().invoke(relational, [*options, "--inline", "--json", str(path)])
-        assert result.exit_code == 0, result.output
+        gpu.measure("aifb~0.01", cases, settings, path, math.inf)
     lines = read_lines(path)
     assert [(x["model"], x["data"]) for x in lines] == [("rgcn", "aifb~0.01"), ("rgat", "aifb~0.01")] * 2
     assert lines[0]["edges"] == lines[0]["sizes"]["E"] == 488
@@ -248,15 +256,14 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, asked = tmp_path / "lines.jsonl", []
 
-    def run(arguments: list[str], limit: float) -> str | None:
-        options = dict(pairwise(arguments))
-        asked.append((options["--data"], options["--cases"]))
-        if options["--cases"] != "rgcn:train":
-            append_line(path, line("", entry("ours", "O2", 1.0)) | {"data": options["--data"], "mode": "infer"})
-            return "the process ended with code -6"
-        return "not done after 3 s"
+    def ask(function: str, data: str, cases: list[gpu.Case], *_: Any, **limits: Any) -> Row:
+        asked.append((data, [*cases]))
+        if cases[0] != ("rgcn", "train"):
+            append_line(path, line("", entry("ours", "O2", 1.0)) | {"data": data, "mode": "infer"})
+            return {"error": "the process ended with code -6"}
+        return {"error": "not done after 3 s"}
 
-    monkeypatch.setattr(gpu, "run", run)
+    monkeypatch.setattr(gpu, "ask", ask)
     table = tmp_path / "table.md"
     monkeypatch.setattr(sys, "argv", ["benchmarks", "relational"])
     options = [
@@ -275,7 +282,7 @@ def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.
     ]
     result = CliRunner().invoke(relational, [*options, "--time-limit", "100"])
     assert result.exit_code == 0, result.output
-    assert asked[0] == ("am~", "rgcn:infer,rgcn:train,hgt:infer,hgt:train")
+    assert asked[0] == ("am~", [(model, how) for model in ("rgcn", "hgt") for how in ("infer", "train")])
     assert next(x["note"] for x in read_lines(path) if "note" in x) == "the process ended with code -6"
     assert "failed" in table.read_text()
 
@@ -286,22 +293,20 @@ def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytes
     settings = replace(SETTINGS, levels=("O2",), against=("torch",))
     facts = {"against": ["torch"], "precision": "float32"}
 
-    def run(arguments: list[str], limit: float) -> str | None:
-        cases = dict(pairwise(arguments))["--cases"]
-        asked.append(cases)
-        model, _, mode = cases.partition(",")[0].partition(":")
+    def ask(function: str, data: str, cases: list[gpu.Case], *_: Any, **limits: Any) -> Row:
+        asked.append([*cases])
+        model, mode = cases[0]
         append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts | {"model": model, "mode": mode})
-        return None
+        return {}
 
-    monkeypatch.setattr(gpu, "run", run)
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "relational"])
+    monkeypatch.setattr(gpu, "ask", ask)
     cases = [("rgcn", "infer"), ("rgcn", "train"), ("hgt", "infer")]
     append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts)  # rgcn, train
     missing = partial(gpu.incomplete, cases, path=path)
     again = partial(gpu.run_all, settings=settings, path=path, case_limit=math.inf, builds=NOTHING)
     assert missing(settings) == {"am~": [("rgcn", "infer"), ("hgt", "infer")]}
     assert again(missing(settings), deadline=math.inf) == 0
-    assert asked == ["rgcn:infer,hgt:infer", "hgt:infer"]
+    assert asked == [[("rgcn", "infer"), ("hgt", "infer")], [("hgt", "infer")]]
     assert again(missing(settings), deadline=math.inf) == 0
     assert len(asked) == 2
     assert again(missing(replace(settings, data=("am~", "bgs~"))), deadline=-math.inf) == 3  # those of bgs
@@ -315,9 +320,3 @@ def test_cases_that_are_left_show_in_the_exit_status(tmp_path: Path) -> None:
     result = CliRunner().invoke(relational, options)
     assert result.exit_code == 75, result.output
     assert "2 cases are left; call again with the same --json." in result.output
-
-
-def test_ended_processes_say_why() -> None:
-    assert gpu.run([sys.executable, "-c", "pass"], math.inf) is None
-    assert gpu.run([sys.executable, "-c", "raise SystemExit(3)"], 60) == "the process ended with code 3"
-    assert gpu.run(["sleep", "60"], 0.1) == "not done after 0 s"

@@ -21,9 +21,7 @@ enum class Argument : std::int64_t {
   real,       // class, the bits of the number
   tuple,      // class, size, the items
   list,       // class, size, the items
-  dictionary, // class, size, for each item a key and the value
-  rows,       // as features, which may have more or fewer rows
-  indices     // the same for integers, whose last axis may be of another size, whatever was written to them
+  dictionary  // class, size, for each item a key and the value
 };
 
 // Compares the arguments of a call with numbers, or writes some of them.
@@ -55,27 +53,6 @@ struct SameCall {
     return note(first) && form_of(tensor, describe, names, [&](std::int64_t found) { return note(found); });
   }
 
-  // Compares or writes the numbers of a tensor for which the size of one axis, the first or the last, does not matter.
-  bool same_but_for_a_size(void *tensor, bool first) {
-    std::int64_t alias = 0;
-    while (alias < PyList_Size(leaves) && PyList_GetItem(leaves, alias) != tensor) ++alias;
-    Tensor found;
-    if (!note(alias) || describe(tensor, &found)) {
-      PyErr_Clear();
-      return false;
-    }
-    const std::int64_t requires_grad = (std::int64_t)borrowed(PyObject_GetAttr(tensor, names.requires_grad));
-    for (const std::int64_t number : {requires_grad, (std::int64_t)found.device, (std::int64_t)found.device_id,
-                                      (std::int64_t)found.code, (std::int64_t)found.bits, (std::int64_t)found.dimensions})
-      if (!note(number)) return false;
-    if (!first && !note(PyDict_Size(dictionary_of(tensor)))) return false;
-    const int free_axis = first ? 0 : found.dimensions - 1;
-    for (int d = 0; d < found.dimensions; ++d)
-      if (d != free_axis && !note(found.shape[d])) return false;
-    numbers += found.dimensions + 1 + first;  // there is room for as many numbers as features have
-    return true;
-  }
-
   bool same_edges(void *tensor) {
     if ((std::int64_t)tensor != next() || !note(PyDict_Size(dictionary_of(tensor)))) return false;
     const std::int64_t step = next();
@@ -105,8 +82,6 @@ struct SameCall {
     if ((std::int64_t)class_of(object) != next()) return false;
     switch (argument) {
       case Argument::features: return same_features(object) && leaf(object);
-      case Argument::rows: return same_but_for_a_size(object, true) && leaf(object);
-      case Argument::indices: return same_but_for_a_size(object, false) && leaf(object);
       case Argument::equal: return equal(object, (void *)next());
       case Argument::tuple: return same_items(object, PyTuple_Size(object), PyTuple_GetItem);
       case Argument::list: return same_items(object, PyList_Size(object), PyList_GetItem);
