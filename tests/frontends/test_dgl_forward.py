@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 dgl: Any = pytest.importorskip("dgl", reason="dgl 1.1.3 needs Python 3.11")
+import dacergnn  # noqa: E402
 from tests.frontends.dgl_forward import (  # noqa: E402
     EDGES,
     NODES,
@@ -241,3 +242,19 @@ def test_layers_of_dgl(layer: str) -> None:
         "EdgeConv": lambda: (made(6, 4, **zero),),
     }[layer]()
     compared(module.eval(), g, x, *args)
+
+
+def test_graphs_of_a_batch() -> None:
+    class Counting(nn.Module):
+        def forward(self, g: Any, x: Tensor) -> Tensor:
+            with g.local_scope():
+                g.ndata["h"] = x
+                g.update_all(fn.copy_u("h", "m"), fn.sum("m", "h"))
+                return g.ndata["h"] * g.batch_size + g.batch_num_nodes().sum()
+
+    parts = [dgl.rand_graph(5, 12), dgl.rand_graph(7, 20), dgl.rand_graph(3, 4)]
+    module = Counting()
+    fast = dacergnn.compile(Counting(), on_unsupported="error")
+    for g in (parts[0], dgl.batch(parts), dgl.batch(parts[:2]), parts[1]):
+        x = torch.randn(g.num_nodes(), 4)
+        torch.testing.assert_close(fast(g, x), module(g, x))

@@ -57,6 +57,7 @@ def stand_in(graph: Any) -> StandIn:
     made = _class(type(graph))(
         ends_of(graph), (src, dst, edges), counts, (graph.srctypes, graph.dsttypes, graph.ntypes), graph,
         is_block=graph.is_block, idtype=graph.idtype, device=torch.device(graph.device),
+        batches=graph._batch_num_nodes,
     )  # fmt: skip
     vars(made).update({name: value for name, value in vars(graph).items() if name not in _OF_DGL})
     made.before, made.attributes = made.columns_apart(), frozenset((*vars(made), "before", "attributes"))

@@ -68,6 +68,7 @@ class StandIn:
         counts: Numbers of sources and of destinations by type.
         kinds: The types of sources, of destinations, and all of them.
         whole: The graph; it has more relations if this stands for a part of it.
+        batches: The numbers of nodes of the graphs that it consists of, by type; None if it is one.
     """
 
     columns: tuple[dict[str, Frame], dict[str, Frame], dict[Relation, Frame]]
@@ -79,8 +80,9 @@ class StandIn:
     def __init__(
         self, ends: dict[Relation, Ends], columns: Any, counts: dict[str, dict[str, int]],
         kinds: tuple[list[str], list[str], list[str]], whole: Any, *, is_block: bool, idtype: torch.dtype,
-        device: torch.device,
+        device: torch.device, batches: dict[str, Tensor] | None,
     ) -> None:  # fmt: skip
+        self._batches = batches
         self.ends, self.columns, self._counts = ends, columns, counts
         self.srctypes, self.dsttypes, self.ntypes = kinds
         self.canonical_etypes, self.etypes = [*ends], [relation[1] for relation in ends]
@@ -146,6 +148,15 @@ class StandIn:
         if etype is None:
             return sum([ends.src.shape[0] for ends in self.ends.values()])
         return self.ends[self.to_canonical_etype(etype)].src.shape[0]
+
+    def batch_num_nodes(self, ntype: str | None = None) -> Tensor:
+        if self._batches is None:
+            return torch.tensor([self.num_nodes(ntype)], device=self.device)
+        return self._batches[self.only_kind("src") if ntype is None else ntype]
+
+    @property
+    def batch_size(self) -> int:
+        return 1 if self._batches is None else next(iter(self._batches.values())).shape[0]
 
     number_of_nodes, number_of_edges = num_nodes, num_edges
     number_of_src_nodes, number_of_dst_nodes = num_src_nodes, num_dst_nodes
@@ -251,6 +262,7 @@ class StandIn:
             is_block=self.is_block,
             idtype=self.idtype,
             device=self.device,
+            batches=self._batches,
         )
 
     # Messages
