@@ -15,6 +15,8 @@ from dacergnn.frontends.dgl.typed_products import typed_product
 
 _GETITEM = (operator.getitem, Tensor.__getitem__)
 _VIEWS = frozenset(("view", "reshape", "unsqueeze", "expand", "expand_as", "long", "to", "contiguous"))
+_MOST_TYPES = 64
+"""Limits the types of nodes: numbers that choose among more rows are names of nodes, whose embeddings are looked up."""
 _REDUCTIONS = frozenset(("index_add", "scatter_add", "scatter_reduce", "index_reduce"))
 
 
@@ -105,13 +107,14 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
 
 
 def _types_of_nodes(ends: Ends, found: dict[fx.Node, _Index]) -> fx.Node | None:
-    """Returns integers that choose by node: as many as the sources, among rows of a number that does not vary."""
+    """Returns integers that choose by node: as many as the sources, among few rows, of a number that does not vary."""
     sources, dst = found[ends.src].gathered, found[ends.dst]
     if [str(n) for n in sources[:1]] != [str(n) for n in (dst.reduced or dst.gathered)[:1]]:
         return None  # no program has types of nodes where sources and destinations are different ones
     for index, uses in found.items():
         alone = index not in (ends.src, ends.dst, ends.types) and not uses.reduced
-        if alone and sources and str(_rows(index)) == str(sources[0]) and all(type(n) is int for n in uses.gathered):
+        few = all(type(n) is int and n <= _MOST_TYPES for n in uses.gathered)
+        if alone and few and sources and str(_rows(index)) == str(sources[0]):
             return index
     return None
 

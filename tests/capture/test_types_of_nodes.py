@@ -1,0 +1,41 @@
+"""Integers that choose among few rows by node are types of nodes in programs; names of nodes are none."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dacergnn
+from dacergnn.modules.graph_forward import compiled_forwards
+
+N, E, K = 12, 40, 4
+
+
+class Embedded(nn.Module):
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows, self.lin = nn.Parameter(torch.randn(rows, K)), nn.Linear(K, K)
+
+    def forward(self, x: Tensor, kinds: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.lin(x) + self.rows[kinds]
+        return torch.zeros_like(h).index_add(0, edge_index[1], h[edge_index[0]].tanh())
+
+
+@pytest.mark.parametrize("rows", [5, 1000])
+def test_embeddings(rows: int) -> None:
+    torch.manual_seed(0)
+    model = Embedded(rows).double()
+    fast = dacergnn.optimize(copy.deepcopy(model), on_unsupported="error")
+    for nodes in (N, N + 3):
+        x = torch.randn(nodes, K, dtype=torch.float64)
+        kinds, edges = torch.randint(rows, (nodes,)), torch.randint(nodes, (2, E))
+        results = [m(x, kinds, edges) for m in (model, fast)]
+        torch.testing.assert_close(*results)
+        both = zip(results, (model, fast), strict=True)
+        torch.testing.assert_close(*[torch.autograd.grad(r.sin().sum(), [*m.parameters()]) for r, m in both])
+    (forward,) = compiled_forwards(fast)
+    (ends,) = forward.graphs[0].reader.ends
+    assert (ends.node_types is not None) == (rows == 5)
