@@ -21,7 +21,7 @@ from benchmarks.relational.replay import replayed
 from benchmarks.relational.settings import BenchSettings
 from dacergnn.bench.measure import Clock, Timing
 from dacergnn.bench.memory import settle_device
-from dacergnn.bench.process import reason
+from dacergnn.bench.process import failure, reason
 from dacergnn.bench.runner import Experiment, Ready, Turns
 from dacergnn.config import Config
 from dacergnn.json_lines import Row
@@ -136,7 +136,7 @@ class DeviceCase(Experiment[Candidate]):
             for step in turns.steps[self.mode].values():
                 row |= self._samples(turns.clock, step).as_json()
         except Exception as error:  # a candidate's failure is a result, shown in the table
-            row |= {"status": "failed", "note": reason(error)}
+            row |= failure(error)
         turns.steps.clear()
         self.lost = row["status"] == "failed" and not self._usable()
         return row

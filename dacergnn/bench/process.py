@@ -91,6 +91,13 @@ def _answer() -> dict[str, Any]:
         return {"error": reason(error)}
 
 
+def failure(error: Exception) -> dict[str, Any]:
+    """Returns the status and the note of what an exception has ended."""
+    why = reason(error)
+    lacks_memory = isinstance(error, MemoryError) or why == OUT_OF_MEMORY
+    return {"status": OUT_OF_MEMORY if lacks_memory else "failed", "note": why}
+
+
 def reason(error: Exception) -> str:
     """Returns an exception in one line, or `OUT_OF_MEMORY` where the exception says so."""
     short = " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -14,7 +14,7 @@ import torch
 
 from dacergnn.bench import memory
 from dacergnn.bench.measure import MODES, Clock, Timing, clock_of, interleave
-from dacergnn.bench.process import OUT_OF_MEMORY, ask, reason
+from dacergnn.bench.process import ask, failure
 from dacergnn.json_lines import Row
 from dacergnn.runtime.pool import POOL
 
@@ -125,8 +125,7 @@ class Turns(Generic[C]):
                 else:
                     row["same_as"] = same
         except Exception as error:  # a candidate's failure is a result
-            lacks_memory = isinstance(error, MemoryError) or reason(error) == OUT_OF_MEMORY
-            row |= {"status": OUT_OF_MEMORY if lacks_memory else "failed", "note": reason(error)}
+            row |= failure(error)
         self.rows[candidate] = row
         return row
 
