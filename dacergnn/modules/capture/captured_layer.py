@@ -11,6 +11,7 @@ from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, with
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast
+from dacergnn.modules.runner import Runner
 from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.dynamo import skipped_by_dynamo
 
@@ -72,4 +73,4 @@ class CapturedLayer(CapturedForward):
         return self.core.find_self() or self.original
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(self.module, *args, **kwargs)
+        return Runner.uncompiled(self, *args, **kwargs)
