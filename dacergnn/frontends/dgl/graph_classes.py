@@ -10,11 +10,13 @@ STANDS_IN = "_dacergnn_stands_in"
 
 def is_graph(value: object) -> bool:
     """Returns whether an object is a DGL graph or block; dgl is imported already if it is."""
-    return is_graph_class(type(value))
+    return _known(type(value))
 
 
-@lru_cache(maxsize=1024)
 def is_graph_class(kind: type) -> bool:
     """Returns whether objects of a class are DGL graphs or blocks."""
     of_dgl = any(c.__module__ == "dgl.heterograph" and c.__name__ == "DGLGraph" for c in kind.__mro__)
     return of_dgl and not hasattr(kind, STANDS_IN)
+
+
+_known = lru_cache(maxsize=1024)(is_graph_class)  # torch, which follows `is_graph_class`, looks into no cache
