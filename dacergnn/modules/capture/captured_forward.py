@@ -114,8 +114,8 @@ class CapturedForward(Runner):
         """The layers of PyG in the module at the last capture."""
         self._classes: list[tuple[type, list[Any]]] = []
         """The classes of its parts, with what they held then, since torch does not see that a method is replaced."""
-        self._zeros: list[tuple[dict[str, Any], str, float]] = []
-        """Attributes that were zero in a capture, whose sign torch does not compare: where they are, name and sign."""
+        self._zeros: dict[tuple[int, str], tuple[dict[str, Any], float]] = {}
+        """Attributes that were zero in a capture, whose sign torch does not compare: where they are, and the sign."""
         self._seen: Callable[[], bool] = bool
         """Tells whether these classes, and the hooks of messages of these layers, are what they were."""
         # torch keeps what it has captured, up to a limit, with the code object; this module has one of its own.
@@ -162,7 +162,8 @@ class CapturedForward(Runner):
         self._layers = [*filter(is_message_passing, self.original.modules())]
         self._classes = [(kind, [*vars(kind).values()]) for kind in classes_of(self.original)]
         for table in map(vars, self.original.modules()):
-            self._zeros += [(table, name, copysign(1, v)) for name, v in table.items() if type(v) is float and v == 0]
+            zeros = [(name, copysign(1, v)) for name, v in table.items() if type(v) is float and v == 0]
+            self._zeros |= {(id(table), name): (table, sign) for name, sign in zeros}
         self._seen = bool
         self._check_code()
         with suppress(UnsupportedMachineError):  # the slower check does without a compiler
@@ -273,8 +274,9 @@ class CapturedForward(Runner):
                 self._check_code()
             except UnsupportedCallError as reason:
                 return self._fail(reason, args, kwargs)
-        for table, name, sign in self._zeros:
-            if (value := table.get(name)) == 0 and copysign(1, value) != sign:
+        for (_, name), (table, sign) in self._zeros.items():
+            value = table.get(name)
+            if type(value) is float and value == 0 and copysign(1, value) != sign:
                 self._begin()
                 break
         kind = self.original.training, torch.is_grad_enabled(), len(args), (*kwargs,)
