@@ -90,3 +90,25 @@ def test_plain_modules(counts: bool) -> None:
         assert_same(layer, fast, *graph(*sizes))
     (forward,) = compiled_forwards(fast)
     assert len(forward.graphs) == 1
+
+
+class Counting(Attention):
+    """Writes to buffers, and hands on nothing of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(K, momentum=None)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.calls.add_(1)
+        self.calls[0] += 1
+        return self.norm(super().forward(x, edge_index))
+
+
+def test_writes_to_buffers() -> None:
+    layer = Counting().double()
+    fast: Any = dacergnn.optimize(copy.deepcopy(layer), on_unsupported="error")
+    for sizes in GRAPHS:
+        assert_same(layer, fast, *graph(*sizes))
+        torch.testing.assert_close(list(fast.buffers()), list(layer.buffers()))

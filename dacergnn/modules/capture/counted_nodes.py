@@ -15,6 +15,7 @@ from torch import Tensor, fx
 
 from dacergnn.modules.capture.ends import gather_of, ids_of, reduction_of
 from dacergnn.modules.capture.integers import Integers
+from dacergnn.modules.capture.uses import erase_unused
 
 _OF_ROWS = frozenset((
     operator.add, operator.sub, operator.mul, operator.truediv, "add", "sub", "mul", "div", "clamp", "clamp_min",
@@ -36,7 +37,6 @@ def count_nodes(module: fx.GraphModule) -> None:
             _resize(zeros, rows, size)
             changed = True
     if changed:
-        graph.eliminate_dead_code()
         module.recompile()
 
 
@@ -107,7 +107,11 @@ def _resize(zeros: fx.Node, rows: list[fx.Node], size: fx.Node) -> None:
     """Has zeros, and the rows that are made of them, be of another number."""
     with zeros.graph.inserting_before(zeros):
         shape = zeros.graph.call_function(torch.Size, ([size, *_shape(zeros)[1:]],))
+    _, *before = zeros.args
     zeros.args = (zeros.args[0], shape)
+    for node in before:  # torch would take writes for unused, too
+        if isinstance(node, fx.Node):
+            erase_unused(node)
     count = size.meta["example_value"]
     for node in (zeros, *rows):
         value: Tensor = node.meta["example_value"]

@@ -14,6 +14,7 @@ from torch import Tensor, fx
 
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.graph.native_sorting import with_loops
+from dacergnn.modules.capture.uses import erase_unused
 
 _ALL = slice(None, None, None)
 
@@ -45,7 +46,7 @@ def join_self_loops(module: fx.GraphModule) -> None:
             whole.meta["example_value"] = node.meta["example_value"].shape[1]
             size.target, size.args = operator.sub, (whole, count)
         node.replace_all_uses_with(made)
-        _erase(node)
+        erase_unused(node)
     if found:
         module.recompile()
 
@@ -100,13 +101,3 @@ def _count_of_loops(node: Any) -> Any:
 
 def _is_count(node: fx.Node) -> bool:
     return node.target is torch.ops.aten.sym_size.int and node.args[1:] == (1,)
-
-
-def _erase(node: fx.Node) -> None:
-    """Erases a node that nobody uses, and what only it has used."""
-    if node.users or node.op == "placeholder":
-        return
-    inputs = node.all_input_nodes
-    node.graph.erase_node(node)
-    for other in inputs:
-        _erase(other)

@@ -39,3 +39,13 @@ def is_written(node: fx.Node) -> bool:
         if user.target in _PARTS and is_written(user):
             return True
     return False
+
+
+def erase_unused(node: fx.Node) -> None:
+    """Erases a node that nobody uses, and what only it has used."""
+    if node.users or node.op == "placeholder":
+        return
+    inputs = node.all_input_nodes
+    node.graph.erase_node(node)
+    for other in inputs:
+        erase_unused(other)
