@@ -73,7 +73,7 @@ class Candidate:
     replayed: bool = False
     """Tells whether steps are replayed from a CUDA graph."""
     config: Config | None = None
-    """What ours is compiled by."""
+    """Says what ours is compiled by."""
 
     @property
     def named(self) -> Named:

@@ -1,4 +1,4 @@
-"""What functions of users get in place of DGL's batches: all edges, or all nodes with the messages that reach them."""
+"""Defines what functions of users get in place of DGL's batches: all edges, or all nodes and what reaches them."""
 
 from __future__ import annotations
 

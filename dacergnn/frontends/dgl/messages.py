@@ -1,4 +1,4 @@
-"""What DGL computes along edges, in functions of torch that captured graphs hold as programs."""
+"""Computes what DGL does along edges, in functions of torch that captured graphs hold as programs."""
 
 from __future__ import annotations
 

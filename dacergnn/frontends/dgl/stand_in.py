@@ -20,7 +20,7 @@ from dacergnn.frontends.dgl.refusals import unsupported
 _dgl: Any = import_module("dgl")
 _BUILT_IN: Any = import_module("dgl.function.base").BuiltinFunction
 _ALL = "__ALL__"
-"""What DGL's methods take for all nodes or edges."""
+"""Stands for all nodes or edges in DGL's methods."""
 
 
 class Index:

@@ -1,4 +1,4 @@
-"""What torch captures in place of DGL's innermost functions, which call C code.
+"""Tells torch what to capture in place of DGL's innermost functions, which call C code.
 
 Outside of a capture, nothing of DGL is replaced. All functions of DGL that users import call these in the end, however
 they were imported.

@@ -32,9 +32,9 @@ class RelationLayout:
         self.ends = [(self.node_types.index(key[0]), self.node_types.index(key[-1])) for key in self.keys]
         """Positions of the types of sources and destinations, by relation."""
         self.rules = tuple([r.rule for r in relations])
-        """How the messages of each relation are weighted."""
+        """Tells how the messages of each relation are weighted."""
         self.marks = [(r.key, *r.loop_form(matrix=False)) for r in relations]
-        """What the graph of a call depends on beside edges, if none are a matrix."""
+        """Tells what the graph of a call depends on beside edges, if none are a matrix."""
 
     def share(self, graph: HeteroGraph, dtype: torch.dtype) -> Tensor | None:
         """Returns one over the number of relations into each node type, [T]; None if the number is 1 for all."""

@@ -97,7 +97,7 @@ class CapturedForward(Runner):
 
         self._failure = TorchDynamoException
         self.failures: tuple[type[Exception], ...] = (TorchDynamoException,)
-        """What a call raises that is run as it is then."""
+        """Lists what a call raises that is run as it is then."""
         self._begin()
 
     def forget_calls(self) -> None:
