@@ -53,8 +53,8 @@ ADJACENCIES = ("auto", "csr", "csc", "coo", "ell", "hybrid")
 SLOTS slots for each edge."""
 ELL_SLOTS = 4.0
 """Most slots for each edge of an ELLPACK matrix, unless users ask for more by a number."""
-CheckGraph = Literal["always", "auto", "never"]
-CHECKS = ("always", "auto", "never")
+CheckGraph = Literal["always", "never"]
+CHECKS = ("always", "never")
 OnUnsupported = Literal["warn", "error", "ignore"]
 """Choices for what no program expresses: it runs as it is, with a warning or silently, or is an error."""
 
@@ -200,8 +200,8 @@ class Config:
             that of this machine, else the one that comes with the package.
         deterministic: Whether "fast" races nothing and stays with the plan of "off", so that values are the same in
             every call and process. `torch.use_deterministic_algorithms` has the same effect.
-        check_graph: Whether calls compare all edges with the encoded ones, by a checksum: "always", "never", or only
-            where torch does not count writes to them ("auto"; docs/graphs.md). Changes no build.
+        check_graph: Whether calls on the CPU compare all edges with the encoded ones, by a checksum ("always",
+            "never"; docs/graphs.md). Changes no build.
     """
 
     level: str = "O2"
@@ -221,7 +221,7 @@ class Config:
     tune: str = "off"
     model: str | None = None
     deterministic: bool = False
-    check_graph: CheckGraph = "auto"
+    check_graph: CheckGraph = "always"
 
     def __post_init__(self) -> None:
         _check_choice("level", self.level, tuple(LEVELS))
@@ -299,9 +299,9 @@ class Config:
             DacergnnError: No implementation is given, and there is none for such devices.
         """
         target = find(self.implementation, device)
-        if self.implementation is not None and not self.cuda_graph and self.check_graph == "auto":
+        if self.implementation is not None and not self.cuda_graph and self.check_graph == "always":
             return self
-        return replace(self, implementation=target.name, cuda_graph=False, check_graph="auto")
+        return replace(self, implementation=target.name, cuda_graph=False, check_graph="always")
 
     @property
     def machine(self) -> Rates:

@@ -99,8 +99,8 @@ class HeteroGraph(StoredGraph):
         """Sizes that are equal in equal graphs."""
         self.derived: dict[object, Any] = {}
         """Results that other objects prepared for this graph, by a key of theirs; kept as long as the graph."""
-        self.check: CheckGraph = "auto"
-        """Tells how thoroughly the tensors that this graph was made of are compared (`Config.check_graph`)."""
+        self.check: CheckGraph = "always"
+        """Tells whether the numbers of what this graph was made of are compared (`Config.check_graph`)."""
 
     @classmethod
     @lasting()

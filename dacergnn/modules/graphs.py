@@ -39,10 +39,10 @@ class GraphCache:
     """Holds the last graphs by their edge tensors; a tensor that was written to since, or is gone, does not match.
 
     Args:
-        check: How thoroughly the numbers in the tensors are compared (`Config.check_graph`).
+        check: Whether the numbers in the tensors are compared (`Config.check_graph`).
     """
 
-    def __init__(self, check: CheckGraph = "auto") -> None:
+    def __init__(self, check: CheckGraph = "always") -> None:
         self._check: CheckGraph = check
         self._entries: list[_Entry] = []
         self._offered: list[HeteroGraph] = []

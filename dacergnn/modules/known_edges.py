@@ -18,10 +18,10 @@ class Watched:
 
     Args:
         items: Tensors, sparse ones too, graphs of DGL, or objects that never change.
-        check: How thoroughly their numbers are compared (`Config.check_graph`).
+        check: Whether their numbers are compared (`Config.check_graph`).
     """
 
-    def __init__(self, items: Sequence[object], check: CheckGraph = "auto") -> None:
+    def __init__(self, items: Sequence[object], check: CheckGraph = "always") -> None:
         self._seen = Seen(_tensors(items), check)
         self._alone = all(isinstance(item, Tensor) for item in items)
         if self._alone:
@@ -29,8 +29,7 @@ class Watched:
         self._references = [_reference(item) for item in items]
         self._indices = [getattr(item, "_graph", None) if is_graph_class(type(item)) else None for item in items]
         edges = [edge for item, index in zip(items, self._indices, strict=True) if index for edge in _edges(item)]
-        # DGL shares the memory of edges with tensors that users pass to it and get from it: anyone may write to it.
-        self._of_graphs = edges, Seen(edges, check, shared=True)
+        self._of_graphs = edges, Seen(edges, check)
 
     @property
     def is_alive(self) -> bool:

@@ -45,7 +45,7 @@ class Programs(Protocol):
 
     @property
     def check(self) -> CheckGraph:
-        """Returns how thoroughly integers are compared (`Config.check_graph`)."""
+        """Returns whether integers are compared (`Config.check_graph`)."""
         ...
 
     def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:

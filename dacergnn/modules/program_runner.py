@@ -25,7 +25,7 @@ class ProgramRunner(Runner):
 
     @property
     def check(self) -> CheckGraph:
-        """Returns how thoroughly integers are compared."""
+        """Returns whether integers are compared."""
         return self.core.config.check_graph
 
     def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:

@@ -21,7 +21,7 @@ from dacergnn.graph import HeteroGraph
 from dacergnn.modules.known_edges import Watched
 from dacergnn.native import calls
 from dacergnn.native.exchange import DESCRIBE
-from dacergnn.runtime.edge_changes import checked_step, is_taken
+from dacergnn.runtime.edge_changes import is_compared
 
 SIMPLE = frozenset((type(None), bool, int, float, str, torch.dtype))
 _NAMES = ("requires_grad", "_version")
@@ -43,7 +43,7 @@ class CallSignature:
     Args:
         args: Tensors, graphs, simple values, and tuples, lists and dictionaries of them.
         kwargs: Likewise.
-        check: How thoroughly the numbers of edges are compared (`Config.check_graph`).
+        check: Whether the numbers of edges are compared (`Config.check_graph`).
         compared: Positions, among the `leaves`, of floating-point tensors whose numbers are compared like edges. Others
             only have to look alike.
 
@@ -67,7 +67,6 @@ class CallSignature:
         self._references: list[weakref.ref[Any]] = []
         self._kinds: list[int] = []
         self._watched_places: list[int] = []
-        self._sampled: list[int] = []
         watched: list[Any] = []
         self._add(args, watched)
         self._add(kwargs, watched)
@@ -94,8 +93,6 @@ class CallSignature:
         """Returns the tensors and graphs among the arguments of a call that is like this one; None for another."""
         leaves = self._same(args, kwargs, self._address, False)
         if leaves is False or [state() for state in _STATE] != self.state:
-            return None
-        if self._sampled and any(is_taken(leaves[i]) for i in self._sampled):
             return None
         watched = self._watched
         if watched is not None and not watched.same([leaves[i] for i in self._watched_places]):
@@ -133,10 +130,8 @@ class CallSignature:
             self._words.extend((_FEATURES, id(kind), *numbers))
             self._kinds.append(_FEATURES)
         elif plain:
-            step = checked_step(tensor, self._check)
-            if step > 1:
-                self._sampled.append(place)
-            self._words.extend((_EDGES, self._lasts(tensor), 0, step, *[0] * (5 + 2 * tensor.dim() + (step > 0))))
+            compared = is_compared(tensor, self._check)
+            self._words.extend((_EDGES, self._lasts(tensor), 0, compared, *[0] * (5 + 2 * tensor.dim() + compared)))
             self._kinds.append(_EDGES)
         elif kind is Tensor or kind is nn.Parameter or hasattr(tensor, "as_tensor"):  # sparse, or an index of PyG
             self._words.extend((_SAME, self._lasts(tensor)))

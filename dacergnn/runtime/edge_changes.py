@@ -15,9 +15,6 @@ from dacergnn.config import CheckGraph
 from dacergnn.native import calls
 from dacergnn.native.exchange import DESCRIBE
 
-_SMALL = 1 << 15
-"""Bytes up to which a checksum costs no more than a sample."""
-_SAMPLE = 64
 _VERSION = "_version"
 
 
@@ -26,28 +23,25 @@ class Seen:
 
     Args:
         tensors: Dense or sparse tensors, which are not kept alive.
-        check: When all numbers are compared, by a checksum: always, never, or only if torch may miss writes. In the
-            last case a sample is compared otherwise.
-        shared: Others may write to the memory of the tensors without being counted by torch.
+        check: Whether all numbers are compared, by a checksum.
     """
 
-    def __init__(self, tensors: Sequence[Tensor], check: CheckGraph = "auto", *, shared: bool = False) -> None:
+    def __init__(self, tensors: Sequence[Tensor], check: CheckGraph = "always") -> None:
         self._references = [weakref.ref(t) for t in tensors]
         self._plain = all(type(t) is Tensor and t.layout is torch.strided for t in tensors)
         tensors = [*tensors] if self._plain else self._parts(tensors)
         self._numbers: array[int] | None = None
         self._forms: list[Any] = []
-        self._steps = steps = [checked_step(tensor, check, shared=shared) for tensor in tensors]
-        self._sampled = [i for i, step in enumerate(steps) if step > 1]
+        self._compared = [is_compared(tensor, check) for tensor in tensors]
         if DESCRIBE is not None:
             numbers = array("q", [DESCRIBE, id(_VERSION), len(tensors)])
-            for tensor, step in zip(tensors, steps, strict=True):
-                numbers.extend([step, *[0] * (5 + 2 * tensor.dim() + (step > 0))])
+            for tensor, compared in zip(tensors, self._compared, strict=True):
+                numbers.extend([compared, *[0] * (5 + 2 * tensor.dim() + compared)])
             self._address, self._same = numbers.buffer_info()[0], calls.function("same_edges")
             if self._same(tensors, self._address, True):
                 self._numbers = numbers
         if self._numbers is None:
-            self._forms = [*map(_form, tensors, steps)]
+            self._forms = [*map(_form, tensors, self._compared)]
 
     @property
     def is_alive(self) -> bool:
@@ -62,10 +56,10 @@ class Seen:
     def unwritten(self, tensors: Sequence[Tensor]) -> bool:
         """Tells whether tensors have the same content as these had, in the same memory."""
         parts = [*tensors] if self._plain else self._parts(tensors)
-        if len(parts) != len(self._steps) or any(is_taken(parts[i]) for i in self._sampled):
+        if len(parts) != len(self._compared):
             return False
         if self._numbers is None:
-            return [*map(_form, parts, self._steps)] == self._forms
+            return [*map(_form, parts, self._compared)] == self._forms
         return self._same(parts, self._address, False)
 
     def _parts(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -84,37 +78,18 @@ def _parts_of(tensor: Tensor) -> Sequence[Tensor]:
     return (tensor if as_tensor is None else as_tensor(),)
 
 
-def checked_step(tensor: Tensor, check: CheckGraph, *, shared: bool = False) -> int:
-    """Returns the step between numbers of a tensor that are compared, 0 if none are (see `Seen`)."""
-    if check == "never" or not tensor.is_cpu:
-        return 0
-    if check == "always" or shared or tensor.nbytes <= _SMALL or not _counts_writes(tensor):
-        return 1
-    return max(1, tensor.numel() // _SAMPLE)
+def is_compared(tensor: Tensor, check: CheckGraph) -> bool:
+    """Tells whether the numbers of a tensor are compared (see `Seen`): those of devices would have to be waited for."""
+    return check == "always" and tensor.is_cpu
 
 
-def is_taken(tensor: Tensor) -> bool:
-    """Tells whether others share the memory of a tensor, as NumPy does once an array of it has been made.
-
-    Then torch no longer counts all writes, and comparing a sample of the numbers is not enough.
-    """
-    return not tensor.untyped_storage().resizable()
-
-
-def _counts_writes(tensor: Tensor) -> bool:
-    """Tells whether torch counts all writes to a tensor: NumPy or other processes may share its memory."""
-    if tensor.is_inference():
-        return False
-    return not is_taken(tensor) and not tensor.untyped_storage().is_shared()
-
-
-def _form(tensor: Tensor, step: int) -> list[object]:
+def _form(tensor: Tensor, compared: bool) -> list[object]:
     """Returns what `same_edges` compares, where torch cannot describe the tensor to C code."""
     version = None if tensor.is_inference() else tensor._version
     try:
         form: list[object] = [tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, version]
-        if step:  # of a copy, or NumPy would share the memory from then on
-            numbers = tensor.detach().flatten()[::step].clone().view(torch.uint8)
+        if compared:  # of a copy, since torch would allow no change of its size while NumPy shares the memory
+            numbers = tensor.detach().flatten().clone().view(torch.uint8)
             form.append(hash(numbers.numpy().tobytes()))
         return form
     except RuntimeError:  # a sparse tensor, or a tensor without memory

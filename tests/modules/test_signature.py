@@ -51,7 +51,7 @@ OTHER: dict[str, tuple[Arguments, Arguments]] = {
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature:
-    return CallSignature(args, kwargs, "auto")
+    return CallSignature(args, kwargs, "always")
 
 
 @pytest.mark.parametrize("name", ALIKE)
@@ -94,7 +94,7 @@ def test_edges_that_change(change: Callable[[Tensor], None]) -> None:
 
 def test_numbers_that_are_compared() -> None:
     weight = torch.rand(3)
-    alike, compared = signature((X, weight), {}), CallSignature((X, weight), {}, "auto", frozenset((1,)))
+    alike, compared = signature((X, weight), {}), CallSignature((X, weight), {}, "always", frozenset((1,)))
     assert alike.leaves((X, weight + 1), {}) is not None
     assert compared.leaves((X + 1, weight), {}) is not None
     assert compared.leaves((X, weight.clone()), {}) is None
@@ -113,7 +113,7 @@ def test_the_state_of_torch_counts() -> None:
 
 @pytest.mark.parametrize("value", [object(), X.to("meta"), {1, 2}, 1j], ids=["object", "meta", "set", "complex"])
 def test_arguments_that_say_nothing_about_themselves(value: object) -> None:
-    assert CallSignature.of((X, value), {}, "auto") is None
+    assert CallSignature.of((X, value), {}, "always") is None
 
 
 def test_nothing_is_kept_and_no_later_object_is_taken_for_one_that_is_gone() -> None:

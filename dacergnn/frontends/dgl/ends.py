@@ -57,7 +57,7 @@ class _Kept:
 
     def __init__(self, graph: Any, relation: Relation) -> None:
         self.known = graph.edges(etype=relation, order="eid")
-        self.seen = Seen(self.known, shared=True)  # others may write to the memory of a graph
+        self.seen = Seen(self.known)
         count = (graph.num_src_nodes, graph.num_dst_nodes) if graph.is_block else (graph.num_nodes, graph.num_nodes)
         sizes = int(count[0](relation[0])), int(count[1](relation[2]))
         with lasting():

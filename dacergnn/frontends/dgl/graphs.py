@@ -82,7 +82,7 @@ def encode_relation(g: Any, *, bipartite: bool = False, loops: bool = False) -> 
     frame, known = g._edge_frames[0], (relation_sizes(g), bipartite or is_bipartite(g), loops)
     entry, edges = _ENCODED.get(id(frame)), g.edges(order="eid")
     if entry is None or entry[0]() is not frame or entry[1] != known or not entry[2].unwritten(edges):
-        place, seen = id(frame), Seen(edges, shared=True)
+        place, seen = id(frame), Seen(edges)
         graph = _encode_relation(g, edges, known[1], loops)
         entry = _ENCODED[place] = (weakref.ref(frame, lambda _: _ENCODED.pop(place, None)), known, seen, graph)
     return entry[3]

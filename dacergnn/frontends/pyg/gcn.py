@@ -18,19 +18,19 @@ from dacergnn.frontends.parameters import Parameters
 from dacergnn.frontends.pyg.convolution import ConvolutionFrontend, checked_edges, rows_of
 from dacergnn.frontends.pyg.given_edges import edge_values, is_matrix, source_of_values, sources_and_destinations
 from dacergnn.frontends.pyg.self_loops import loops, split_loops, symmetric_norm, with_loop_weights, with_loops
-from dacergnn.frontends.symbolic.expr import version
 from dacergnn.graph import HeteroGraph
-from dacergnn.runtime.edge_changes import is_taken
+from dacergnn.runtime.edge_changes import Seen
 
 _BY_DEGREES: Any = WeakTensorKeyDictionary()
-"""Coefficients in caches of layers that follow from the degrees of the cached edges, with their versions."""
+"""Coefficients in caches of layers that follow from the degrees of the cached edges, as they were then."""
 
 
 def _follows_from_degrees(weight: Any, dtype: torch.dtype) -> bool:
     """Tells whether nobody has written to coefficients that follow from degrees, and they are of a type."""
-    if not isinstance(weight, Tensor) or weight.dtype is not dtype or is_taken(weight):
+    if not isinstance(weight, Tensor) or weight.dtype is not dtype:
         return False
-    return _BY_DEGREES.get(weight) == version(weight)
+    seen: Seen | None = _BY_DEGREES.get(weight)
+    return seen is not None and seen.unwritten([weight])
 
 
 class _Edges(NamedTuple):
@@ -170,7 +170,7 @@ class GCNFrontend(ConvolutionFrontend):
             layer._cached_edge_index = gcn_norm(edges.index, edges.weight, *options)
         weight: Any = layer._cached_edge_index[1]
         if edges.by_degrees and isinstance(weight, Tensor):
-            _BY_DEGREES[weight] = version(weight)
+            _BY_DEGREES[weight] = Seen([weight])
 
     def _norm(self, graph: HeteroGraph, edges: _Edges, dtype: torch.dtype, copies: int) -> Tensor:
         """Returns the factors of messages, [E] in canonical order."""

@@ -15,7 +15,7 @@ namespace dacergnn {
 // Names the kinds of arguments of a call. Numbers follow each kind, as `SameCall` reads them.
 enum class Argument : std::int64_t {
   features,   // class, place of the first argument that is the same tensor, what it looks like (`form_of`)
-  edges,      // the object, how many attributes it has, step of a checksum, its numbers (`numbers_of`)
+  edges,      // the object, how many attributes it has, whether numbers are compared, these (`numbers_of`)
   the_same,   // the object
   equal,      // class, an object that it equals
   real,       // class, the bits of the number
@@ -55,8 +55,8 @@ struct SameCall {
 
   bool same_edges(void *tensor) {
     if ((std::int64_t)tensor != next() || !note(PyDict_Size(dictionary_of(tensor)))) return false;
-    const std::int64_t step = next();
-    return numbers_of(tensor, describe, names.version, step, [&](std::int64_t found) { return note(found); });
+    const bool compared = next() != 0;
+    return numbers_of(tensor, describe, names.version, compared, [&](std::int64_t found) { return note(found); });
   }
 
   bool same_items(void *items, std::ptrdiff_t size, void *(*item)(void *, std::ptrdiff_t)) {

@@ -34,39 +34,46 @@ inline std::uint64_t checksum_of(const std::int64_t *numbers) {
   return total;
 }
 
-// Returns a checksum of every `step`-th number of a tensor, in the order of its axes.
+// Returns a checksum of numbers along axes from `axis` on.
 template <class Number>
-std::uint64_t checksum(const Tensor &tensor, std::int64_t step) {
-  const auto *numbers = (const Number *)((const char *)tensor.data + tensor.offset);
-  std::int64_t count = 1, stride = 1;
-  bool together = true;
-  for (int d = tensor.dimensions; d-- > 0; count *= tensor.shape[d]) {
-    together = together && (tensor.shape[d] <= 1 || tensor.strides[d] == stride);
-    stride *= tensor.shape[d];
-  }
-  if (together && step == 1) return checksum(numbers, count);
+std::uint64_t checksum(const Number *numbers, const Tensor &tensor, int axis) {
+  const std::int64_t count = tensor.shape[axis], stride = tensor.strides[axis];
+  const bool last = axis + 1 == tensor.dimensions;
+  if (last && stride == 1) return checksum(numbers, count);
   std::uint64_t total = 0;
-  for (std::int64_t i = 0; i < count; i += step) {
-    std::int64_t rest = i, place = 0;
-    for (int d = tensor.dimensions; d-- > 0; rest /= tensor.shape[d]) place += rest % tensor.shape[d] * tensor.strides[d];
-    total += mixed((std::uint64_t)numbers[place], (std::uint64_t)i);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Number *own = numbers + i * stride;
+    total += mixed(last ? (std::uint64_t)*own : checksum(own, tensor, axis + 1), (std::uint64_t)i);
   }
   return total;
 }
 
-inline std::uint64_t checksum_of(const Tensor &tensor, std::int64_t step) {
+// Returns a checksum of the numbers of a tensor. Axes without gaps between them are read in the order of memory.
+template <class Number>
+std::uint64_t checksum(const Tensor &tensor) {
+  const auto *numbers = (const Number *)((const char *)tensor.data + tensor.offset);
+  std::int64_t count = 1, end = 1;
+  for (int axis = 0; axis < tensor.dimensions; ++axis) {
+    count *= tensor.shape[axis];
+    end += (tensor.shape[axis] - 1) * tensor.strides[axis];
+  }
+  if (count == 0) return 0;
+  return end <= count ? checksum(numbers, end) : checksum(numbers, tensor, 0);
+}
+
+inline std::uint64_t checksum_of(const Tensor &tensor) {
   switch (tensor.bits) {
-    case 64: return checksum<std::int64_t>(tensor, step);
-    case 32: return checksum<std::int32_t>(tensor, step);
-    case 16: return checksum<std::int16_t>(tensor, step);
-    default: return checksum<std::int8_t>(tensor, step);
+    case 64: return checksum<std::int64_t>(tensor);
+    case 32: return checksum<std::int32_t>(tensor);
+    case 16: return checksum<std::int16_t>(tensor);
+    default: return checksum<std::int8_t>(tensor);
   }
 }
 
 // Passes a description of the numbers of a tensor to `note`, number by number, until it returns false: their address,
-// how often they were written to, and, unless `step` is 0, a checksum of every `step`-th of them.
+// how often they were written to, and, if they are `compared`, a checksum of them.
 template <class Note>
-bool numbers_of(void *object, int (*describe)(void *, Tensor *), void *version_name, std::int64_t step, Note note) {
+bool numbers_of(void *object, int (*describe)(void *, Tensor *), void *version_name, bool compared, Note note) {
   constexpr int cpu = 1;
   Tensor found;
   if (describe(object, &found)) {
@@ -87,12 +94,12 @@ bool numbers_of(void *object, int (*describe)(void *, Tensor *), void *version_n
   for (int d = 0; d < found.dimensions; ++d)
     if (!note(found.shape[d]) || !note(found.strides[d])) return false;
   const bool readable = found.device == cpu && found.data != nullptr;
-  return step == 0 || note(readable ? (std::int64_t)checksum_of(found, step) : 0);
+  return !compared || note(readable ? (std::int64_t)checksum_of(found) : 0);
 }
 
 // Implements a built-in function of Python, whose arguments are a list of tensors, the address of numbers, and whether
 // to write them. The caller sets the first three: the exchange function, the name "_version", the number of tensors.
-// For each tensor follow the step of its checksum (0: none), which the caller sets too, and the numbers that the
+// For each tensor follow whether its numbers are compared, which the caller sets too, and the numbers that the
 // function writes or compares.
 inline void *same_edges(void *const *arguments) {
   auto *numbers = (std::int64_t *)PyLong_AsVoidPtr(arguments[1]);
@@ -107,8 +114,8 @@ inline void *same_edges(void *const *arguments) {
   };
   if (PyList_Size(arguments[0]) != count) return PyBool_FromLong(0);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t step = *numbers++;
-    if (!numbers_of(PyList_GetItem(arguments[0], i), describe, version_name, step, note)) return PyBool_FromLong(0);
+    const bool compared = *numbers++ != 0;
+    if (!numbers_of(PyList_GetItem(arguments[0], i), describe, version_name, compared, note)) return PyBool_FromLong(0);
   }
   return PyBool_FromLong(1);
 }
