@@ -38,6 +38,7 @@ class _Options(threading.local):
         if self._context is None:
             options: Any = torch._dynamo.config  # pyright: ignore[reportPrivateUsage]
             self._context = options.patch(
+                record_runtime_overhead=False,
                 capture_dynamic_output_shape_ops=True,
                 capture_scalar_outputs=not self._divides,
                 use_numpy_random_stream=True,
