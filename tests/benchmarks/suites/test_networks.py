@@ -39,6 +39,23 @@ def test_peers_compute_what_the_original_layers_do(name: str) -> None:
     assert max(map(float, errors.values())) < TOLERANCE, errors
 
 
+@pytest.mark.check
+@pytest.mark.parametrize("name", KINDS)
+def test_a_hundred_steps_with_dropout_have_the_losses_of_the_original(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropout draws the numbers of the original; rounding grows over the steps."""
+    monkeypatch.setattr("benchmarks.batches.steps.VALIDATED", 100)
+    case, found = Training(name, 1000), dict[str, tuple[torch.Tensor, torch.Tensor]]()
+    for candidate in (ORIGINAL, OURS):
+        losses = losses_of(*case.made(candidate), case.stream())
+        found[candidate] = losses, torch.get_rng_state()
+    (expected, state), (losses, own) = found[ORIGINAL], found[OURS]
+    assert torch.equal(state, own)
+    torch.testing.assert_close(losses[:10], expected[:10], rtol=1e-6, atol=0)
+    torch.testing.assert_close(losses, expected, rtol=1e-3, atol=0)
+
+
 def test_each_step_has_a_new_graph_and_each_candidate_the_same_ones() -> None:
     one, other = (ever_new(KINDS["RGCN"], TINY, 0, "cpu") for _ in range(2))
     first, second = next(one)[0], next(one)[0]
