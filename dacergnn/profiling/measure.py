@@ -19,7 +19,7 @@ from dacergnn.errors import DacergnnError
 from dacergnn.library_nodes.form import statement_text
 from dacergnn.modules.building import building
 from dacergnn.modules.compiled import CompiledProgram
-from dacergnn.modules.compiled_parts import compiled_parts
+from dacergnn.modules.compiled_parts import CompiledPart, compiled_parts
 from dacergnn.modules.variant import Variant
 from dacergnn.native import nvcc
 from dacergnn.profiling.devices import Device, at_hand
@@ -69,14 +69,10 @@ def _profile(model: nn.Module, step: Callable[[], Any]) -> OperatorProfile:
     from dacergnn.bench.environment import load, machine  # imported only where something is measured
     from dacergnn.bench.measure import Timing, clock_of
 
-    parts = compiled_parts(model)
-    if any(part.part.config.cuda_graph for part in parts):
-        raise DacergnnError(
-            "model: its layers replay CUDA graphs, which have no clocks; optimize it without cuda_graph=True."
-        )
-    step()  # compiles what has not been compiled yet
+    _parts(model)
+    step()  # captures and compiles what has not been called yet
     layers: dict[CompiledProgram, list[str]] = {}
-    for part in parts:
+    for part in _parts(model):
         for program in part.part.compiled_programs.values():
             layers.setdefault(program, []).append(part.name)
     watched = [w for program, names in layers.items() for w in _watched(program, names)]
@@ -111,6 +107,16 @@ def _profile(model: nn.Module, step: Callable[[], Any]) -> OperatorProfile:
     expected = None if device is None else _forecast(measured, operators, device)
     programs = tuple(_program(one.clocked.program, own) for one, own in measured)
     return OperatorProfile(tuple(operators), calls.ms, rates, expected, calls.scatters, facts, programs)
+
+
+def _parts(model: nn.Module) -> list[CompiledPart]:
+    """Returns the compiled parts of a model; raises DacergnnError for one that has no clocks."""
+    parts = compiled_parts(model)
+    if any(part.part.config.cuda_graph for part in parts):
+        raise DacergnnError(
+            "model: its layers replay CUDA graphs, which have no clocks; optimize it without cuda_graph=True."
+        )
+    return parts
 
 
 @dataclass(frozen=True)

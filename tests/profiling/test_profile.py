@@ -119,6 +119,24 @@ def test_results_and_gradients_are_those_without_clocks() -> None:
         assert all(torch.equal(tensors[0], other) for other in tensors[1:])
 
 
+def test_a_model_that_is_captured_as_a_whole() -> None:
+    """It is captured in the first call that is measured, which has no compiled part before."""
+    pyg = pytest.importorskip("torch_geometric.nn")
+
+    class Convolutions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.norm = pyg.GCNConv(K, K), pyg.GCNConv(K, K), nn.LayerNorm(K)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.second(self.norm(self.first(x, edge_index)).relu(), edge_index)
+
+    x, edge_index, _ = call()
+    profile = dacergnn.profile(dacergnn.optimize(Convolutions()), x, edge_index)
+    check(profile, "forward", "backward")
+    assert {operator.program for operator in profile.operators} == {"Convolutions"}
+
+
 def test_layers_of_one_form_share_their_rows() -> None:
     graph = dacergnn.HeteroGraph.from_arrays(
         EDGES.edge_index, EDGES.edge_type, num_nodes=EDGES.num_src, num_edge_types=R
