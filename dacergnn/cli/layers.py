@@ -1,4 +1,4 @@
-"""Defines the options that choose a layer and a graph, for the commands that show what the compiler makes of them."""
+"""Defines what chooses a model, or a layer and a graph, for the commands that show what the compiler makes of them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def layer_options(command: Decorated) -> Decorated:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+source_argument = click.argument("source", default="")
+"""MODULE:FUNCTION, which takes the place of the layer and the graph."""
 
 
 def read_plan(_: click.Context, __: click.Parameter, value: str | None) -> Plan | None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import click
 
-from dacergnn.cli.layers import layer_options, plan_option
+from dacergnn.cli.layers import layer_options, plan_option, source_argument
+from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
 
 
 @click.command()
+@source_argument
 @layer_options
 @plan_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("sdfg"), show_default=True)
@@ -23,20 +25,30 @@ from dacergnn.plan import Plan
     "--dace", is_flag=True, help="Open the SDFGs that run in DaCe's viewer, too; in VS Code's terminal, in VS Code."
 )
 def view(
-    model: str, data: str, features: int, heads: int, plan: Plan | None, out: Path, open_page: bool, dace: bool
-) -> None:
-    """Save the SDFGs of every step of a layer, and a page that shows the steps; open the page."""
-    from dacergnn.cli.named_layers import compiled_layer
+    source: str, model: str, data: str, features: int, heads: int, plan: Plan | None, out: Path, open_page: bool,
+    dace: bool,
+) -> None:  # fmt: skip
+    """Save the SDFGs of every step of a model, and a page that shows the steps; open the page.
+
+    SOURCE is MODULE:FUNCTION, a function without arguments that returns a model and the arguments of a call, as a
+    tuple. Without it, the model is a layer (--layer) on a graph (--data).
+    A model that runs several programs has a folder and a page for each.
+    """
+    from dacergnn.cli.named_layers import compiled_model, programs_of
     from dacergnn.modules.sdfg_files import PAGE
 
-    layer: Any = compiled_layer(model, data, features, heads, plan)
-    files = layer.save_sdfg(out)
-    for path in (*files, out / PAGE):
-        click.echo(str(path))
-    if open_page:
-        click.launch(str(out / PAGE))
-    if dace:
-        open_in_dace(files[-2:])
+    programs = programs_of(compiled_model(source, model, data, features, heads, plan))
+    if not programs:
+        raise DacergnnError(f"{source}: the call runs no compiled program; dacergnn explain {source} tells why.")
+    for number, program in enumerate(programs):
+        folder = out if len(programs) == 1 else out / f"{number}_{program.name}"
+        files = program.save(folder)
+        for path in (*files, folder / PAGE):
+            click.echo(str(path))
+        if open_page:
+            click.launch(str(folder / PAGE))
+        if dace:
+            open_in_dace(files[-2:])
 
 
 def open_in_dace(files: list[Path]) -> None:
