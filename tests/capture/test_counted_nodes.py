@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -112,3 +113,33 @@ def test_writes_to_buffers() -> None:
     for sizes in GRAPHS:
         assert_same(layer, fast, *graph(*sizes))
         torch.testing.assert_close(list(fast.buffers()), list(layer.buffers()))
+
+
+SIZES: dict[str, Callable[[Tensor], Tensor]] = {
+    "one": lambda x: x.new_zeros(x.size(0)),
+    "tuple": lambda x: x.new_zeros((x.size(0),)),
+    "keyword": lambda x: x.new_zeros(size=(x.size(0),)),
+    "shape": lambda x: x.new_zeros(x.shape)[:, 0],
+}
+
+
+@pytest.mark.parametrize("zeros", SIZES.values(), ids=SIZES)
+def test_counts_of_neighbours_begin_with_zeros_in_any_form(zeros: Callable[[Tensor], Tensor]) -> None:
+    class Mean(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(K, K)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            src, dst = edge_index
+            count = zeros(x).index_add(0, dst, x.new_ones(dst.numel()))
+            rows = x.new_zeros(x.shape).index_add(0, dst, self.lin(x)[src])
+            return rows / count.clamp(min=1).unsqueeze(-1)
+
+    layer = Mean().double()
+    fast = dacergnn.optimize(layer, on_unsupported="error")
+    for x, index in map(graph, *zip(*GRAPHS, strict=True)):
+        assert_same(layer, fast, x, index)
+    (forward,) = compiled_forwards(fast)
+    assert forward.steps
+    assert forward.reason is None

@@ -46,7 +46,10 @@ def _index_of(zeros: fx.Node, same: _Same) -> fx.Node | None:
     index = None if reduction is None or reduction[0] is not zeros else ids_of(reduction[1])
     if index is None:
         return None
-    count, edges = _shape(zeros)[0], index.meta["example_value"].shape[0]
+    shape, edges = _shape(zeros), index.meta["example_value"].shape[0]
+    if not shape:
+        return None
+    count = shape[0]
     is_largest = _is_next_to_largest(count, same(index), same) or (count == 0 and edges == 0)
     return same(index) if is_largest else None
 
@@ -97,9 +100,10 @@ def _size_known_before(zeros: fx.Node, index: fx.Node, same: _Same) -> fx.Node |
 
 def _shape(zeros: fx.Node) -> Any:
     """Returns the sizes that a node asks zeros for."""
-    _, *sizes_given = zeros.args
-    given: Any = sizes_given if len(sizes_given) > 1 else sizes_given[0]
-    sizes: Any = given.args[0] if isinstance(given, fx.Node) else given
+    given: Any = zeros.args[1:] or (zeros.kwargs["size"],)
+    sizes: Any = given[0] if len(given) == 1 else given
+    if isinstance(sizes, fx.Node) and sizes.target is torch.Size:
+        (sizes,) = sizes.args
     return sizes if isinstance(sizes, tuple | list) else [sizes]
 
 
@@ -107,8 +111,9 @@ def _resize(zeros: fx.Node, rows: list[fx.Node], size: fx.Node) -> None:
     """Has zeros, and the rows that are made of them, be of another number."""
     with zeros.graph.inserting_before(zeros):
         shape = zeros.graph.call_function(torch.Size, ([size, *_shape(zeros)[1:]],))
-    _, *before = zeros.args
+    before = zeros.args[1:]
     zeros.args = (zeros.args[0], shape)
+    zeros.kwargs = {name: value for name, value in zeros.kwargs.items() if name != "size"}
     for node in before:  # torch would take writes for unused, too
         if isinstance(node, fx.Node):
             erase_unused(node)
