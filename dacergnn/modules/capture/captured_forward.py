@@ -24,7 +24,7 @@ from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.given import classes_of, has_negative_zeros, holds_own, longest_features
 from dacergnn.modules.capture.options import CAPTURE_OPTIONS, DIVIDING_OPTIONS, MOST_GRAPHS
-from dacergnn.modules.capture.refusals import obstacle, refusal
+from dacergnn.modules.capture.refusals import failure, obstacle, refusal
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
@@ -88,6 +88,7 @@ class CapturedForward(Runner):
         """Tells how many calls may be captured anew in a row."""
         self.ran = 0
         """Counts the runs of captured graphs, also those that fail."""
+        self._begun = 0  # how many there were when the last call began
         self._in_a_row = 0
         """Counts the calls that were captured anew since the last that was not."""
         self.reason: str | None = reason
@@ -181,7 +182,13 @@ class CapturedForward(Runner):
             raise UnsupportedCallError(refused)
         if self.layered and any(isinstance(e, Tensor) and e.layout is not torch.strided for e in examples):
             raise UnsupportedCallError("torch multiplies by sparse tensors where a model is captured.")
-        graph = CapturedGraph(module, self.core)
+        try:
+            graph = CapturedGraph(module, self.core)
+        except Exception as error:  # a fault of ours; a call of which nothing has run yet can still run as it is
+            if isinstance(error, DacergnnError) or self.ran == self._begun:
+                raise
+            self.warn(f"a fault of dacergnn, please report it: {error!r} at {failing_line(error)}")
+            return module.forward
         if graph.reader.read_number is not None and self._options is CAPTURE_OPTIONS:
             raise _ReadsNumber(f"a number is read ({place_of(graph.reader.read_number)}).")
         self.graphs.append(graph)
@@ -287,14 +294,14 @@ class CapturedForward(Runner):
         if self.layered and holds_own(self.original, args, kwargs):
             self.reason = "its layers are called with objects of dacergnn"
             return self.uncompiled(*args, **kwargs)
-        before, ran = len(self.graphs), self.ran
+        before, self._begun = len(self.graphs), self.ran
         try:
             with self._options, as_before(self.original, self.tensors_given(args, kwargs), (Exception,)):
                 result = self._run(self.module, *args, **kwargs)
         except self.failures as error:
             return self._fail(error, args, kwargs)
         except Exception as error:  # of the forward itself, or of torch, which fails in many ways
-            if self.ran > ran or isinstance(error, DacergnnError):
+            if self.ran > self._begun or isinstance(error, DacergnnError):
                 raise
             return self._fail(error, args, kwargs)
         self._count(len(self.graphs) > before)
@@ -325,11 +332,11 @@ class CapturedForward(Runner):
         Raises:
             UnsupportedCallError: It cannot be captured after all, and a part of it has run.
         """
-        before, captured = self.ran, len(self.graphs)
+        captured, self._begun = len(self.graphs), self.ran
         try:
             result = self._look(args, kwargs)
         except self.failures as error:
-            if self.ran > before:
+            if self.ran > self._begun:
                 if not isinstance(error, self._failure):
                     raise
                 raise UnsupportedCallError(
@@ -371,7 +378,7 @@ class CapturedForward(Runner):
         if depends and self._options is CAPTURE_OPTIONS:
             self._options = DIVIDING_OPTIONS
             return self._call(args, kwargs)
-        reason = str(cause).partition("\n")[0]
+        reason = failure(error) if cause is error else str(cause).partition("\n")[0]
         if reason.startswith(f"{self.core.kind} cannot be compiled: "):
             raise error
         if not isinstance(error, (self._failure, UnsupportedCallError)):  # perhaps it is the user's, and raised again

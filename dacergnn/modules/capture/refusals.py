@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import re
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, fx
@@ -51,6 +53,23 @@ def obstacle(graph: fx.Graph) -> str | None:
                 return _formless(node)
             of_edges.add(node)
     return None
+
+
+def failure(error: Exception) -> str:
+    """Returns what torch says of a call that it cannot capture, and where in the user's code."""
+    inner = re.search(r"""got \w+\(["'](.*)["']\)""", str(error))  # of a function that torch tries on shapes alone
+    text = str(error).partition("\n")[0] if inner is None else inner[1]
+    stack: Any = getattr(error, "real_stack", None)
+    if not stack:
+        return text
+    last = stack[-1]
+    return f"{text} ({Path(last.filename).name}, line {last.lineno}, in {last.name})."
+
+
+def name_of(function: Any) -> str:
+    """Returns the name of a function in a graph as users know it."""
+    name = _name(function) or str(function)
+    return f"NumPy's {name.removeprefix('wrapped_')}" if name.startswith("wrapped_") else name.removeprefix("_enter_")
 
 
 def _formless(node: fx.Node) -> str:
