@@ -39,3 +39,21 @@ def test_embeddings(rows: int) -> None:
     (forward,) = compiled_forwards(fast)
     (ends,) = forward.graphs[0].reader.ends
     assert (ends.node_types is not None) == (rows == 5)
+
+
+class Positions(nn.Module):
+    """Adds rows of another element type, which no program along edges holds."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = x + torch.eye(K, dtype=torch.float32)[torch.arange(len(x)) % K]
+        return torch.zeros_like(h).index_add(0, edge_index[1], h[edge_index[0]].tanh())
+
+
+def test_rows_of_another_element_type() -> None:
+    model = Positions()
+    fast = dacergnn.optimize(model, on_unsupported="error")
+    for nodes in (N, N + 3):
+        x, edges = torch.randn(nodes, K, dtype=torch.float64), torch.randint(nodes, (2, E))
+        torch.testing.assert_close(fast(x, edges), model(x, edges))
+    (forward,) = compiled_forwards(fast)
+    assert forward.steps

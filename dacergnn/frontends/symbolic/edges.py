@@ -166,7 +166,8 @@ class EdgeSet:
         """Returns the numbers of source and destination nodes, which are equal where only one is known."""
         src, dst = self.rows["src"], self.rows["dst"]
         known = src if src is not None else dst
-        assert known is not None
+        if known is None:  # rows were chosen by types alone
+            raise UnsupportedCallError("values are computed along edges before rows of nodes are gathered.")
         return (known if src is None else src, known if dst is None else dst)
 
     @property
