@@ -1,0 +1,75 @@
+"""Runs forwards of PyG's layers as they are, but captures `propagate`: for edges that torch does not capture itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.pyg.adjacency import Adjacencies, Adjacency, install
+from dacergnn.frontends.pyg.given_edges import is_matrix
+from dacergnn.frontends.pyg.message_passing import plain
+from dacergnn.modules.capture.captured_forward import CapturedForward
+from dacergnn.modules.core import Core
+from dacergnn.modules.runner import Runner
+
+
+class CapturedPropagate(CapturedForward):
+    """Runs `propagate` over a stand-in for a sparse matrix, or over the plain tensor of an `EdgeIndex`.
+
+    What the forward does before and after works on the objects that the user has passed.
+    """
+
+    whole = True
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core, _propagate)
+        self._adjacencies = Adjacencies()
+        install()
+
+    def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns the result of the layer."""
+        held = vars(self.original)
+        if "propagate" in held:
+            return self.fall_back("propagate was set on the layer; remove it.", args, kwargs, expected=False)
+        held["propagate"] = partial(self._propagate, self.module)
+        try:
+            return Runner.uncompiled(self, *args, **kwargs)
+        finally:
+            held.pop("propagate", None)
+
+    def _propagate(self, layer: Any, edge_index: Any, size: Any = None, **options: Any) -> Any:
+        if isinstance(edge_index, Tensor) and is_matrix(edge_index):
+            edge_index = self._adjacencies.stand_in(edge_index)
+        elif isinstance(edge_index, Tensor) and type(edge_index) is not Tensor:
+            fuses = layer.fuse and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col
+            if fuses and not type(layer).message_and_aggregate.__module__.startswith("torch_geometric."):
+                return type(layer).propagate(layer, edge_index, size=size, **options)
+            edge_index, size = plain(edge_index), (edge_index.num_rows, edge_index.num_cols)
+        return self.call((edge_index, size), options)
+
+    def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> Any:
+        if any(isinstance(example, Adjacency) for example in examples):
+            raise UnsupportedCallError("torch.sparse.mm of an adjacency; call torch_geometric.utils.spmm.")
+        return super()._keep(module, examples)
+
+    def _fail(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raised = re.search(r"raised exception \w+\(['\"](.*)['\"]\)", str(error))
+        return super()._fail(error if raised is None else UnsupportedCallError(raised[1]), args, kwargs)
+
+    def tensors_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return [a.numbers if isinstance(a, Adjacency) else a for a in args], kwargs
+
+    def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
+        edge_index, *others = args
+        real = edge_index.matrix if isinstance(edge_index, Adjacency) else edge_index
+        return self.function(self.module, real, *others, **kwargs)
+
+
+def _propagate(module: Any, edge_index: Any, size: Any, **options: Any) -> Any:
+    return type(module).propagate(module, edge_index, size=size, **options)
