@@ -90,6 +90,13 @@ def test_calls_that_the_original_cannot_run(layer: str, form: str) -> None:
         dacergnn.optimize(copy.deepcopy(original))(*args, **kwargs)
 
 
+def writes_to_a_part(h: Tensor) -> Tensor:
+    h = h * 1
+    part = h.detach()[0]
+    part.mul_(2)
+    return h
+
+
 MIXES: dict[str, Callable[[Tensor], Tensor]] = {
     "mean over graphs": lambda h: h - h.mean(0),
     "mean over nodes": lambda h: h - h.mean(1, keepdim=True),
@@ -99,6 +106,8 @@ MIXES: dict[str, Callable[[Tensor], Tensor]] = {
     "a number for each graph": lambda h: h * torch.arange(3.0, dtype=h.dtype).view(3, 1, 1),
     "other axes": lambda h: h.transpose(0, 1),
     "what is sorted": lambda h: h.sort(1).values,
+    "writes": lambda h: torch.relu_(h) + h,
+    "writes to a part": writes_to_a_part,
 }
 
 
@@ -127,13 +136,6 @@ def test_torch_runs_what_mixes_static_graphs(name: str) -> None:
     assert_same(outcome(fast, args, {}), outcome(original, args, {}))
 
 
-def writes_to_a_part(h: Tensor) -> Tensor:
-    h = h * 1
-    part = h.detach()[0]
-    part.mul_(2)
-    return h
-
-
 def hooks(h: Tensor) -> Tensor:
     h.register_hook(lambda gradient: 3 * gradient)
     return h.relu()
@@ -149,15 +151,6 @@ def test_gradients_of_static_graphs_are_asked_of_the_original(mix: Callable[[Ten
     fast = dacergnn.optimize(copy.deepcopy(original), on_unsupported="ignore")
     args = features(3), EDGES % 3
     assert_same(outcome(fast, args, {}), outcome(original, args, {}))
-
-
-@pytest.mark.parametrize("mix", [lambda h: torch.relu_(h) + h, writes_to_a_part])
-def test_writes_to_static_graphs_run_the_original(mix: Callable[[Tensor], Tensor]) -> None:
-    original, _ = pair_of(lambda _: mixing(mix))
-    x = features(3)
-    with pytest.warns(UserWarning, match="may mix the graphs of a batch|is written to in place"):
-        found = dacergnn.optimize(copy.deepcopy(original))(x[:, :, :], EDGES % 3)
-    assert_close(found, original(x, EDGES % 3), 1e-10)
 
 
 # -- matrices of torch_sparse, as far as they are looked at ----------------------------------------------------------

@@ -23,22 +23,14 @@ INDEXING: dict[Any, Callable[..., Any]] = {}
 """Torch function -> the function that records it, which returns None for calls that it does not handle."""
 
 
-def _handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Has a function record these functions of torch."""
+
     def register(handler: Callable[..., Any]) -> Callable[..., Any]:
         INDEXING.update(dict.fromkeys(functions, handler))
         return handler
 
     return register
-
-
-@_handles(torch.index_select, Tensor.index_select)
-def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
-    if isinstance(index, EndIndex) and not _is_rows(x, dim) and x.is_floating_point():
-        raise UnsupportedCallError(
-            f"nodes stand along axis {dim % x.dim()} of values of shape {list(x.shape)}; compiled layers take them "
-            "along the first one."
-        )
-    return gather(trace, x, index)
 
 
 def gather(trace: Trace, x: Any, index: Any) -> Value | None:
@@ -104,23 +96,23 @@ def _without_guard(expr: Expr, side: str) -> Expr:
     return total if shifted and 0.0 <= guard < 2.0**-53 else expr
 
 
-@_handles(torch.nn.functional.embedding)
+@handles(torch.nn.functional.embedding)
 def _embedding(trace: Trace, index: Any, weight: Any, *_: Any, **options: Any) -> Any:
     plain = not any(options.get(o) for o in ("max_norm", "scale_grad_by_freq", "sparse"))
     return gather(trace, weight, index) if plain and options.get("padding_idx") is None else None
 
 
-@_handles(torch.scatter_add, Tensor.scatter_add)
+@handles(torch.scatter_add, Tensor.scatter_add)
 def _scatter_add(trace: Trace, target: Any, dim: int, index: Any, src: Any) -> Any:
     return _scatter(trace, target, dim, index, src, "+=", (torch.scatter_add,))
 
 
-@_handles(Tensor.scatter_add_)
+@handles(Tensor.scatter_add_)
 def _scatter_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
     return _bound(target, lambda: _scatter_add(trace, target, *args, **options))
 
 
-@_handles(torch.scatter_reduce, Tensor.scatter_reduce)
+@handles(torch.scatter_reduce, Tensor.scatter_reduce)
 def _scatter_reduce(
     trace: Trace, target: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
@@ -131,17 +123,17 @@ def _scatter_reduce(
     return _scatter(trace, target, dim, index, src, reduction, call)
 
 
-@_handles(Tensor.scatter_reduce_)
+@handles(Tensor.scatter_reduce_)
 def _scatter_reduce_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
     return _bound(target, lambda: _scatter_reduce(trace, target, *args, **options))
 
 
-@_handles(torch.index_add, Tensor.index_add)
+@handles(torch.index_add, Tensor.index_add)
 def _index_add(trace: Trace, target: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     return _scatter(trace, target, dim, index, source, "+=", (torch.index_add,)) if alpha == 1 else None
 
 
-@_handles(Tensor.index_add_)
+@handles(Tensor.index_add_)
 def _index_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
     return _bound(target, lambda: _index_add(trace, target, *args, **options))
 
@@ -262,17 +254,17 @@ for _function in (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, 
     _view(_function)
 
 
-@_handles(torch.cat, torch.concat, torch.concatenate)
+@handles(torch.cat, torch.concat, torch.concatenate)
 def _cat(trace: Trace, tensors: Any, dim: int = 0) -> Any:
     return joined_ends(trace, *tensors) if dim == 0 and len(tensors) == 2 else None
 
 
-@_handles(Tensor.unbind, torch.unbind)
+@handles(Tensor.unbind, torch.unbind)
 def _unbind(trace: Trace, x: Any, dim: int = 0) -> Any:
     return (row_of(x, 0), row_of(x, 1)) if isinstance(x, EdgeIndex) and dim == 0 else None
 
 
-@_handles(Tensor.__getitem__)
+@handles(Tensor.__getitem__)
 def _getitem(trace: Trace, x: Any, index: Any) -> Any:
     if isinstance(x, EdgeIndex):
         return row_of(x, index) if type(index) is int else None
@@ -305,7 +297,7 @@ def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
     return value
 
 
-@_handles(Tensor.__setitem__)
+@handles(Tensor.__setitem__)
 def _setitem(trace: Trace, target: Any, index: Any, value: Any) -> Any:
     """Writes rows of some edges to a value of all edges, which stands for the result from now on."""
     if type(target) is not Value or type(value) is not Value or type(index) is not Tensor:

@@ -53,6 +53,7 @@ class RowSet:
 
     bipartite = False
     unwritten = True
+    replayed = True
 
     tensors: tuple[Tensor, ...] = ()
     """No tensors tell what it consists of."""

@@ -54,6 +54,8 @@ class Trace(Notes):
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._row_sets = RowSets()
         self._own: dict[int, Tensor] = {}
+        self.parted: dict[int, tuple[Tensor, Value]] = {}
+        """What stands for tensors [..., N, F], by their ids, each with its tensor."""
         self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
 
@@ -202,7 +204,7 @@ class Trace(Notes):
                 continue
             edges = node.expr.edges
             if not _needs_edges(node.expr):
-                may_run = self.runtime.in_torch and self.takes(node.elements)
+                may_run = self.runtime.in_torch and self.takes(node.elements) and _unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None:
                 with self._outermost():
@@ -279,7 +281,7 @@ class Trace(Notes):
             try:
                 self._run(edges, nodes)
             except UnsupportedCallError:
-                if not self.runtime.in_torch or any(node.rows is not None for node in nodes):
+                if edges.replayed is False or not self.runtime.in_torch or any(node.rows is not None for node in nodes):
                     raise
                 for node in nodes:
                     self._replay(node)
@@ -383,7 +385,7 @@ def _values(tree: Any) -> list[Value]:
 
 def _replaced(tree: Any) -> Any:
     if isinstance(tree, Value):
-        return tree.node.real
+        return tree.tensor()
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*[_replaced(v) for v in tree])
     if type(tree) in (tuple, list):

@@ -106,6 +106,10 @@ class Value(Tensor):
     def size(self, dim: int | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.node.shape if dim is None else self.node.shape[dim]
 
+    def tensor(self) -> Tensor | None:
+        """Returns the tensor of a value that has been computed."""
+        return self.node.real
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         if not self.owner.finished:
             self.owner.once("numbers are printed")

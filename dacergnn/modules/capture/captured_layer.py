@@ -14,7 +14,6 @@ from dacergnn.modules.capture.captured_propagate import CapturedPropagate
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast
 from dacergnn.modules.runner import Runner
-from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 _MOST_IN_A_ROW = 8
@@ -30,7 +29,6 @@ class CapturedLayer(CapturedForward):
     def __init__(self, core: Core) -> None:
         super().__init__(core, type(core.original).forward)  # that of an instance runs around this one
         self.most_in_a_row = _MOST_IN_A_ROW
-        self._recorder = TracedRunner(core)
         self._within = CapturedPropagate(core)
         self._result_types = ResultTypes(core.original)
 
@@ -40,13 +38,10 @@ class CapturedLayer(CapturedForward):
 
     def forget_calls(self) -> None:
         super().forget_calls()
-        self._recorder.forget_calls()
         self._within.forget_calls()
 
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._is_recorded(args, kwargs):
-            return self._recorder.call(args, kwargs)
         run = self._within.forward if any(map(_is_wrapped, tree_leaves((args, kwargs)))) else super().call
         if not is_autocast():
             result = run(args, kwargs)
@@ -60,14 +55,6 @@ class CapturedLayer(CapturedForward):
             args, kwargs = cast((args, kwargs), parameter.dtype)
         with without_autocast():
             return with_types(run(args, kwargs), types)
-
-    def _is_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Returns whether a call is over an adjacency, an `EdgeIndex`, or features [..., N, F]."""
-        first: Any = args[0] if args else next(iter(kwargs.values()), None)
-        parts = first if type(first) in (tuple, list) else (first,)
-        if self.original.node_dim != -2:
-            return False
-        return any(isinstance(x, Tensor) and x.dim() > 2 and x.is_floating_point() for x in parts)
 
     @property
     def module(self) -> nn.Module:

@@ -148,18 +148,22 @@ class _Run:
             for dead in reader.last_uses.get(node, ()):
                 self.made.pop(dead, None)
             if node in reader.results:
-                self._leads_through(self.made[node])
+                self._leads_through(node)
         raise AssertionError("a graph ends with its output")
 
-    def _leads_through(self, value: Any) -> None:
+    def _leads_through(self, node: fx.Node) -> None:
         """Computes a result of which others are made: gradients of these by it lead through its tensor.
 
         What is used later, and depends on edges, is computed by the same program.
         """
-        if type(value) is Value and value.requires_grad and not self.trace.given(value.node.real):
+        value = self.made[node]
+        if isinstance(value, Value) and value.requires_grad and not self.trace.given(value.node.real):
             others = [v for v in self.made.values() if type(v) is Value and v.node.expr.edges is not None]
             real, *_ = self.trace.results((value, *others))
-            value.node = self.trace.written(real, value.shape)
+            if type(value) is Value:
+                value.node = self.trace.written(real, value.shape)
+            else:
+                self.made[node] = self.trace.own_value(real)
 
     def _know(self, node: fx.Node, value: Any) -> None:
         """Notes the sizes that an input has by its symbols."""
@@ -312,7 +316,7 @@ class _Run:
                 return args[0].item()
             raise UnsupportedCallError("a number is read from a tensor (.item()).")
         if writes(function, kwargs) and _is_floating(args):  # values that wait may read that memory by another view
-            self.trace.results([value for value in self.made.values() if type(value) is Value])
+            self.trace.results([value for value in self.made.values() if isinstance(value, Value)])
         result = function(*args, **kwargs)
         if tensors_in(result) or (result is None and tensors_in((args, kwargs))):
             self.tape.called(function, args, kwargs, result)
