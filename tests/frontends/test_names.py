@@ -74,7 +74,7 @@ def test_what_cannot_be_a_name_is_left_out(paths: list[str], names: list[str | N
             part.add_module(name, nn.Module())
             part = part.get_submodule(name)
         part.register_parameter(last, nn.Parameter(torch.ones(1)))
-    found = Names.of(module).inputs
+    found = Names.of_paths("Module", module.named_parameters()).inputs
     assert [found.get(id(module.get_parameter(path))) for path in paths] == names
 
 

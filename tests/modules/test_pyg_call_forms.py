@@ -29,6 +29,7 @@ from tests.modules.pyg_call_forms import (
     N,
     assert_same,
     compiled_only,
+    draw,
     features,
     leaves,
     outcome,
@@ -151,6 +152,85 @@ def test_gradients_of_static_graphs_are_asked_of_the_original(mix: Callable[[Ten
     fast = dacergnn.optimize(copy.deepcopy(original), on_unsupported="ignore")
     args = features(3), EDGES % 3
     assert_same(outcome(fast, args, {}), outcome(original, args, {}))
+
+
+class Twice(pyg().MessagePassing):
+    """Messages before and after a write, which are results by themselves; nodes do not lie one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="mean")
+        self.lin = nn.Linear(K, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.lin(x).mT.contiguous().mT
+        first = self.propagate(edge_index, x=h)
+        return first, self.propagate(edge_index, x=h.mul_(2)) * first.tanh()
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j
+
+
+def test_static_graphs_of_several_sizes() -> None:
+    original, fast = pair_of(lambda _: Twice())
+    for parts, nodes, edges in ((3, N, EDGES), (2, N, EDGES), (2, N + 1, EDGES), (2, N, EDGES[:, ::2])):
+        args = draw(parts, nodes, K).requires_grad_(), edges
+        with compiled_only():
+            found = outcome(fast, args, {})
+        assert_same(found, outcome(original, args, {}))
+
+
+def catches(adj: Tensor, x: Tensor) -> Tensor:
+    try:
+        return adj @ x * adj._nnz()
+    except Exception:
+        return x
+
+
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "shape": lambda a, x: (a @ x) * a.shape[0] * a.size(1),
+    "layout": lambda a, x: torch.matmul(a, x) if a.layout == torch.sparse_csr else x,
+    "class": lambda a, x: (a @ x) * a.values().sum() if isinstance(a, Tensor) else x,
+    "device": lambda a, x: (a @ x) + torch.ones(1, dtype=a.dtype, device=a.device),
+}
+OTHERS: dict[str, Callable[[Any, Any], Any]] = {
+    "torch.sparse": lambda a, x: torch.sparse.mm(a, x),
+    "dense": lambda a, x: a.to_dense() @ x,
+    "transposed": lambda a, x: a.t() @ x,
+    "kind": lambda a, x: (a @ x) if a.is_sparse_csr else x,
+    "scaled": lambda a, x: (a * 2) @ x,
+    "type": lambda a, x: (a @ x) if type(a) is Tensor else x,
+    "errors": catches,
+}
+
+
+class Multiplied(pyg().MessagePassing):
+    multiply: Callable[[Tensor, Tensor], Tensor]
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(K, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(self.propagate(edge_index, x=x))
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j
+
+    def message_and_aggregate(self, edge_index: Tensor, x: Tensor) -> Tensor:
+        return type(self).multiply(edge_index, x)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ")
+@pytest.mark.parametrize("name", [*PRODUCTS, *OTHERS])
+def test_what_users_do_with_an_adjacency(name: str) -> None:
+    multiply = staticmethod((PRODUCTS | OTHERS)[name])
+    layer = type("Multiplied", (Multiplied,), {"multiply": multiply, "__module__": __name__})
+    original, _ = pair_of(lambda _: layer())
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    args, kwargs = FORMS["csr"]()
+    with compiled_only() if name in PRODUCTS else pytest.warns(UserWarning, match="runs uncompiled"):
+        found = outcome(fast, args, kwargs)
+    assert_same(found, outcome(original, args, kwargs))
 
 
 # -- matrices of torch_sparse, as far as they are looked at ----------------------------------------------------------

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.pyg.given_edges import edge_values, sources_and_destinations
 from dacergnn.frontends.substitution import substitute
 from dacergnn.graph.sorting import equal
 from dacergnn.runtime.edge_changes import Seen
 
 _KEPT = 16
-_LAYOUT: Any = Tensor.layout.__get__
+_LAYOUT: Any = getattr(Tensor, "layout").__get__  # noqa: B009
 _ABOUT = ("size", "dim")
+_GETTERS: list[Any] = [getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "is_cuda")]
 """Functions that the stand-in answers by itself."""
 _PRODUCTS = ("mm", "matmul", "__matmul__")
 _REDUCTIONS = ("sum", "mean", "min", "max")
@@ -56,7 +56,7 @@ class Adjacency(Tensor):
             return super().__torch_function__(func, types, args, kwargs)
         if func == _LAYOUT:
             return args[0].form
-        if name in _ABOUT:
+        if name in _ABOUT or func in _GETTERS:
             return super().__torch_function__(func, types, args, kwargs)
         if name in _PRODUCTS and not args[0].trained:  # else places without an entry have a gradient, too
             return product(*args)
@@ -68,7 +68,7 @@ class Adjacency(Tensor):
             return args[0].entries
         if name == "values" and args[0].coalesced:
             return args[0].numbers
-        raise UnsupportedCallError(f"{name} of an adjacency is called.")
+        return refuse_adjacency()
 
 
 def product(matrix: Adjacency, features: Any, reduce: str = "sum") -> Tensor:
@@ -77,9 +77,9 @@ def product(matrix: Adjacency, features: Any, reduce: str = "sum") -> Tensor:
 
     reduce = "sum" if reduce == "add" else reduce
     if not isinstance(features, Tensor) or features.dim() != 2 or matrix.numbers.dim() != 1:
-        raise UnsupportedCallError("an adjacency is multiplied with something that is no matrix of features.")
+        return refuse_adjacency()
     if features.dtype != matrix.numbers.dtype or features.size(0) != matrix.size(1) or reduce not in _REDUCTIONS:
-        raise UnsupportedCallError("an adjacency does not fit the features that it is multiplied with.")
+        return refuse_adjacency()
     messages = features.index_select(0, matrix.entries[1]) * matrix.numbers.view(-1, 1)
     return scatter(messages, matrix.entries[0], 0, matrix.size(0), reduce)
 
@@ -92,6 +92,13 @@ def install() -> None:
             _installed.append(True)
 
 
+def refuse_adjacency() -> Any:
+    """Ends a capture, also where code of users catches errors; torch never runs it."""
+
+
+refuse_adjacency.__dict__["_torchdynamo_disable"] = True  # as `torch.compiler.disable` does
+
+
 class Adjacencies:
     """Makes stand-ins, with the same tensors for equal entries, so that their graphs are found again."""
 
@@ -102,10 +109,10 @@ class Adjacencies:
         """Returns the stand-in of a matrix."""
         values = edge_values(matrix)
         assert values is not None
-        strides = [0] * matrix.dim()
-        made: Any = torch.empty_strided(matrix.shape, strides, dtype=matrix.dtype, device=matrix.device)
+        made: Any = torch.empty_strided(matrix.shape, [0] * matrix.dim(), dtype=matrix.dtype, device=matrix.device)
         made = made.as_subclass(Adjacency)
-        vars(made).update(self._parts(matrix), matrix=matrix, form=matrix.layout, numbers=values.clone())  # torch looks at the base of a view
+        numbers = values.clone()  # torch would look at the base of a view, which is sparse
+        vars(made).update(self._parts(matrix), matrix=matrix, form=matrix.layout, numbers=numbers)
         made.trained = matrix.requires_grad
         made.coalesced = matrix.layout is not torch.sparse_coo or matrix.is_coalesced()
         return made

@@ -12,7 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, JoinedIndex, row_of, untracked
-from dacergnn.frontends.symbolic.expr import Expr, const, version
+from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.joined import joined_ends, split
 from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
 from dacergnn.frontends.symbolic.sizes import number
@@ -272,48 +272,7 @@ def _getitem(trace: Trace, x: Any, index: Any) -> Any:
         return gather(trace, x, index)
     if type(x) is not Value:
         return None
-    if isinstance(index, Tensor):
-        return _chosen(trace, x, index)
-    return _part(trace, x, index if type(index) is tuple else (index,))
-
-
-def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
-    """Returns the rows of some edges, chosen by numbers or by a mask; None for other values and indices."""
-    edges, expr = x.node.expr.edges, x.node.expr
-    if trace.runtime.in_torch:  # the rows are looked at, and are others in other calls
-        return None
-    if edges is None or not expr.on_edges or x.node.rows is not None or index.dim() != 1 or index.is_inference():
-        return None
-    rows = index.nonzero().view(-1) if index.dtype is torch.bool else index.clone()
-    count, every = rows.size(0), edges.count
-    if rows.dtype is not torch.int64 or count in (0, 1, every):  # an index of all edges may reorder them
-        return None
-    numbers = rows.unique()  # torch gives a row that is written twice two gradients
-    if numbers.size(0) < count or int(numbers[0]) < 0 or int(numbers[-1]) >= every:
-        return None
-    call = (Tensor.__getitem__, (x.node, index), {}, None)
-    value = trace.record(expr, torch.Size((count, *x.shape[1:])), x.dtype, call)
-    _, value.node.rows = trace.chosen.setdefault((id(index), version(index)), (index, rows))
-    return value
-
-
-@handles(Tensor.__setitem__)
-def _setitem(trace: Trace, target: Any, index: Any, value: Any) -> Any:
-    """Writes rows of some edges to a value of all edges, which stands for the result from now on."""
-    if type(target) is not Value or type(value) is not Value or type(index) is not Tensor:
-        return None
-    _, rows = trace.chosen.get((id(index), version(index)), (None, None))
-    if rows is None or value.node.rows is not rows or held(target) is not None or not target.alone():
-        return None
-    start, edges = target.node.expr, value.node.expr.edges
-    if edges is None or target.shape != (edges.count, *value.shape[1:]) or target.dtype is not value.dtype:
-        return None
-    if not (start.uniform or (start.on_edges and start.edges is edges)):
-        return None
-    mask = torch.zeros(edges.count, dtype=target.dtype, device=trace.device).index_fill(0, rows, 1.0)
-    written = apply("gt", trace.leaf(mask, "row", mask.shape), const(0.5))
-    target.node = trace.record(apply("where", written, value.node.expr, start), target.shape, target.dtype).node
-    return target
+    return None if isinstance(index, Tensor) else _part(trace, x, index if type(index) is tuple else (index,))
 
 
 def _part(trace: Trace, x: Value, index: tuple[Any, ...]) -> Value:
@@ -336,6 +295,4 @@ def _part(trace: Trace, x: Value, index: tuple[Any, ...]) -> Value:
             raise Untranslatable
         own = torch.Size((*part.shape[:dim], stop - start, *part.shape[dim + 1 :]))
         part = Value(trace, Node(part_of(call, part, dim, start, stop), own, x.dtype))
-    value = trace.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
-    value.node.rows = x.node.rows
-    return value
+    return trace.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)

@@ -23,8 +23,6 @@ class Notes(ABC):
     def __init__(self, tape: Tape | None) -> None:
         self.tape = tape
         self.grad = torch.is_grad_enabled()
-        self.finished = False
-        """True when the call is over. Values that users' code has kept act like other tensors then."""
         self.values: list[weakref.ref[Any]] = []
         """Weak references to all values."""
         self._arguments: dict[int, tuple[Tensor, Tensor]] = {}

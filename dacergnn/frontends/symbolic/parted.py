@@ -1,8 +1,8 @@
 """Records functions of values [..., N, F], of several graphs with the same edges, as those of one graph of equal parts.
 
 A `Parted` value stands for [..., N, F] and holds the rows of all parts, one part after the other. Functions of single
-rows are applied to these rows; gathers and sums along the axis of the nodes run along the edges of all parts. torch runs
-other functions, which may mix the parts, after the values have been computed.
+rows are applied to these rows; gathers and sums along the axis of the nodes run along the edges of all parts. Other
+functions may mix the parts; torch runs them when the values have been computed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import activations, elementwise
 from dacergnn.frontends.symbolic.call import Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, PartedEdges
-from dacergnn.frontends.symbolic.expr import const
+from dacergnn.frontends.symbolic.expr import const, version
 from dacergnn.frontends.symbolic.indexing import gather, gathered, handles, reduced
-from dacergnn.frontends.symbolic.record import spelled
 from dacergnn.frontends.symbolic.table import RULES
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value
@@ -69,7 +68,7 @@ class Parted(Value):
                 return _row_by_row(func, args, kwargs)
         except Untranslatable:
             pass
-        raise UnsupportedCallError(f"{spelled(func)} of values [..., N, F] may mix the graphs of a batch.")
+        raise UnsupportedCallError(f"{func.__name__} of values [..., N, F] may mix the graphs of a batch.")
 
     @property
     def shape(self) -> torch.Size:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
@@ -84,10 +83,10 @@ class Parted(Value):
 
     def tensor(self) -> Any:
         real = super().tensor()
-        return None if real is None else _view(self.trace, real, Tensor.view, self.shape)
+        return None if real is None else _view(self.call, real, Tensor.view, self.shape)
 
     @property
-    def trace(self) -> Trace:
+    def call(self) -> Trace:
         """Returns the call that records the value."""
         assert isinstance(self.owner, Trace)
         return self.owner
@@ -112,10 +111,11 @@ def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
     if type(index) is not EndIndex or x.dim() < 3 or dim % x.dim() != x.dim() - 2 or not x.is_floating_point():
         return gather(trace, x, index) if dim % x.dim() == 0 else None
     (real,) = trace.results((x,))
-    known = trace.parted.get(id(real))
-    if known is None:  # the value holds the tensor, so that the id stays its own
+    key = id(real), version(real)
+    known = trace.parted.get(key)
+    if known is None:  # the tensor is held, so that the id stays its own
         rows = _flat(trace, real, dim % x.dim())
-        known = trace.parted[id(real)] = real, Parted.of(rows, tuple(map(int, real.shape[:-2])))
+        known = trace.parted[key] = real, Parted.of(rows, tuple(map(int, real.shape[:-2])))
     return known[1].index_select(-2, index)
 
 
@@ -154,9 +154,9 @@ def _rows(func: Any, value: Any, like: Parted) -> Any:
     nodes, sizes = like.shape[axes], zip(value.shape[:leading], like.batch[axes - leading :], strict=False)
     if leading > axes or value.shape[leading] not in (1, nodes) or any(own not in (1, size) for own, size in sizes):
         raise Untranslatable
-    (real,) = like.trace.results((value,))
+    (real,) = like.call.results((value,))
     shape = (*like.batch, nodes, *map(int, real.shape[leading + 1 :]))
-    return _flat(like.trace, _view(like.trace, real, Tensor.expand, shape), axes)
+    return _flat(like.call, _view(like.call, real, Tensor.expand, shape), axes)
 
 
 def _new(func: Any, like: Parted, size: Any, *args: Any, **kwargs: Any) -> Any:
@@ -164,17 +164,19 @@ def _new(func: Any, like: Parted, size: Any, *args: Any, **kwargs: Any) -> Any:
         value = {"new_zeros": 0.0, "new_ones": 1.0}.get(func.__name__)
         if value is None or args or kwargs:
             raise Untranslatable
-        return like.trace.record(const(value), torch.Size((size,)), like.dtype, (func, (like.rows.node, size), {}, None))
+        call = func, (like.rows.node, size), {}, None
+        return like.call.record(const(value), torch.Size((size,)), like.dtype, call)
     axes = len(like.batch)
     if not isinstance(size, tuple | list) or len(size) < axes + 2 or tuple(size[:axes]) != like.batch:
         raise Untranslatable
-    return Parted.of(func(like.rows, (like.parts * int(size[axes]), *map(int, size[axes + 1 :])), *args, **kwargs), like.batch)
+    nodes, *row = map(int, size[axes:])
+    return Parted.of(func(like.rows, (like.parts * nodes, *row), *args, **kwargs), like.batch)
 
 
 def _expanded(func: Any, x: Any, like: Any) -> Any:
     if type(x) is Parted or type(like) is not Parted:
         raise Untranslatable
-    return _view(like.trace, *like.trace.results((x,)), Tensor.expand, like.shape)
+    return _view(like.call, *like.call.results((x,)), Tensor.expand, like.shape)
 
 
 def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Parted:
@@ -217,7 +219,7 @@ def _gathered(func: Any, x: Any, dim: int, index: Any) -> Parted:
         raise Untranslatable
     edges = PartedEdges.of(index.edges, x.parts)
     edges.set_rows(index.side, x.rows.shape[0])
-    return Parted.of(gathered(x.trace, x.rows, edges, index.side), x.batch)
+    return Parted.of(gathered(x.call, x.rows, edges, index.side), x.batch)
 
 
 def _added(func: Any, target: Any, dim: int, index: Any, src: Any) -> Parted:
@@ -245,7 +247,7 @@ def _scattered(
         raise Untranslatable
     edges.set_rows(index.side, target.rows.shape[0])
     expr = reduced(expr, edges, index.side, reduction, target.dtype)
-    rows = target.trace.record(expr if empty else apply("add", start, expr), target.rows.shape, target.dtype)
+    rows = target.call.record(expr if empty else apply("add", start, expr), target.rows.shape, target.dtype)
     if not writes:
         return Parted.of(rows, target.batch)
     target.rows, target.node = rows, rows.node

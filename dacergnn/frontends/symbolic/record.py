@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic import activations, axes, elementwise, masks, products
+from dacergnn.frontends.symbolic import activations, axes, elementwise, masks, parted, products
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
 from dacergnn.frontends.symbolic.callers import caller_text
 from dacergnn.frontends.symbolic.dispatch import records
@@ -23,8 +23,8 @@ from dacergnn.frontends.symbolic.table import IN_PLACE, MASKS, RULES, VIEWS, Rul
 from dacergnn.frontends.symbolic.trace import Trace, transforms
 from dacergnn.frontends.symbolic.value import Value, held
 
-RULE_MODULES = (activations, axes, elementwise, masks, products)
-"""Modules that fill the table of rules when they are imported."""
+RULE_MODULES = (activations, axes, elementwise, masks, parted, products)
+"""Modules that fill the tables of rules and of indexing when they are imported."""
 COUNTS = {
     getattr(owner, name)
     for owner in (torch, Tensor)
@@ -72,12 +72,8 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
     assert isinstance(trace, Trace)
-    if values and not trace.finished:
+    if values:
         check_modes(trace)
-    if trace.finished:
-        with torch.set_grad_enabled(trace.grad):
-            args, kwargs = trace.results(args), trace.results(kwargs)
-        return func(*args, **kwargs)
     rule = RULES.get(func)
     try:
         if kwargs.get("inplace"):
@@ -177,8 +173,7 @@ def apply_rule(
     elements = _elements_of(func, values) if shapes[0][1] is torch.bool else shapes[0][1]
     if not trace.takes(elements):
         raise Untranslatable
-    rows = _rows_of(values)
-    call = LayerCall(trace, shapes, elements, rows)
+    call = LayerCall(trace, shapes, elements)
     translated = rule(call, *args, **kwargs)
     exprs = translated if several else (translated,)
     like = values[0] if func in VIEWS else None
@@ -188,7 +183,7 @@ def apply_rule(
         for i, (expr, (shape, dtype)) in enumerate(zip(exprs, shapes, strict=True))
     ]
     for result in results:
-        result.node.rows, result.node.elements = rows, elements
+        result.node.elements = elements
     return tuple(results) if several else results[0]
 
 
@@ -197,14 +192,6 @@ def _elements_of(func: Any, values: list[Value]) -> torch.dtype:
     if not any(v.node.expr.edges is not None for v in values) or not (func in MASKS or func in VIEWS):
         raise Untranslatable
     return values[0].node.elements
-
-
-def _rows_of(values: list[Value]) -> Tensor | None:
-    """Returns the edges that all values have rows of; None where they have rows of all edges, or of nodes."""
-    chosen = next((v.node.rows for v in values if v.node.rows is not None), None)
-    if chosen is not None and not all(v.node.rows is chosen or v.node.expr.uniform for v in values):
-        raise UnsupportedCallError(f"values of different edges meet ({caller_text()}).")
-    return chosen
 
 
 def _nodes(tree: Any) -> Any:

@@ -106,7 +106,7 @@ class CapturedGraph(ProgramRunner):
         try:
             with _functions_enabled():  # torch disables them where it has looked into a subclass of tensors
                 result = self.reader.run(trace, tape, leaves)
-                result = trace.finish(result)
+                result = trace.results(result)
             template = tape.template(tuple(result))
         except (DacergnnError, Unrepeatable, *FAILURES) as error:
             before.restore()
@@ -154,12 +154,6 @@ class _Runtime:
         self.tape: Tape | None = tape
         self.kept = {*map(id, args)}
         self.names: Names = owner.reader.names(owner.core.kind, args)
-
-    def known(self, module: Any) -> Any:
-        return module
-
-    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
-        """Does nothing, since a graph says all that it does to a tensor."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return known_elements(self.owner.core.config.implementation, device.type)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from dacergnn.errors import UnsupportedLayerError
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.capture.captured_propagate import CapturedPropagate
@@ -28,6 +29,9 @@ class CapturedLayer(CapturedForward):
 
     def __init__(self, core: Core) -> None:
         super().__init__(core, type(core.original).forward)  # that of an instance runs around this one
+        if core.original.decomposed_layers != 1:
+            option, remedy = "decomposed_layers", "leave it at 1; nothing is gained from it"
+            raise UnsupportedLayerError(option, core.original.decomposed_layers, remedy, core.kind)
         self.most_in_a_row = _MOST_IN_A_ROW
         self._within = CapturedPropagate(core)
         self._result_types = ResultTypes(core.original)
