@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from inspect import signature
 from math import prod
 from typing import Any
 
@@ -53,11 +52,6 @@ OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_base
 """Attributes that tell how a tensor was computed; a recorded value has those of the tensor that it becomes."""
 
 
-HOOKS = {Tensor.register_hook, Tensor.retain_grad, Tensor.register_post_accumulate_grad_hook}
-BACKWARDS = {func: signature(func) for func in (torch.autograd.grad, torch.autograd.backward, Tensor.backward)}
-_DETACHES = {Tensor.detach, torch.detach}
-
-
 @records
 def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Records a function and returns its value, or runs it in torch where no program expresses it.
@@ -82,7 +76,6 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return apply_rule(trace, rule, func, args, kwargs, values)
         indexing = INDEXING.get(func)
         if indexing is not None:
-            _are_used(values)
             result = indexing(trace, *args, **kwargs)
             if result is not None:
                 return result
@@ -159,8 +152,6 @@ def apply_rule(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
     """Records one function as the rule says."""
-    if func not in _DETACHES:
-        _are_used(values)
     if len(values) > 1:
         _one_set_of_edges(trace, values)
     try:
@@ -244,16 +235,8 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Runs a function of values of nodes in torch, after they have been computed."""
     if any(v.node.expr.on_edges for v in values) and not trace.runtime.in_torch:
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
-    if func in HOOKS and not trace.given(held(args[0])):
-        raise UnsupportedCallError(
-            f"{spelled(func)} of a value that is computed on the way ({caller_text()}): second derivatives pass the "
-            "hook where torch saves the value, and programs save other ones."
-        )
-    if func in BACKWARDS:
-        return _gradients(trace, func, args, kwargs)
     if not writes(func, kwargs):
         result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
-        _are_used(values)
         for value in values:
             trace.exposes(value, result)
         return result
@@ -266,34 +249,6 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     result = trace.torch(func, real, *trace.results(args[1:]), **trace.results(kwargs))
     target.node = trace.written(real, target.shape)
     return target if result is real else result
-
-
-def _are_used(values: Iterable[Value]) -> None:
-    if torch.is_grad_enabled():
-        for value in values:
-            value.node.used = True
-
-
-def _leads_through(trace: Trace, value: Any) -> None:
-    """Gives a value a tensor of its own, which may have a hook: all that is computed from now on leads through it.
-
-    Raises:
-        UnsupportedCallError: Something has been computed from the value before.
-    """
-    if type(value) is not Value or trace.given(value.node.real):
-        return
-    if value.node.used:
-        raise UnsupportedCallError(f"a gradient is asked for of a value that is in use by then ({caller_text()}).")
-    (real,) = trace.results((value,))
-    value.node = trace.written(trace.torch(Tensor.view_as, real, real), value.shape)
-
-
-def _gradients(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs a function of `torch.autograd` whose ``inputs`` are values."""
-    inputs = BACKWARDS[func].bind(*args, **kwargs).arguments.get("inputs") or ()
-    for value in inputs if isinstance(inputs, tuple | list) else (inputs,):
-        _leads_through(trace, value)
-    return trace.torch(func, *trace.results(args), **trace.results(kwargs))
 
 
 def writes(func: Any, kwargs: dict[str, Any]) -> bool:

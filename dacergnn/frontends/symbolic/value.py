@@ -22,16 +22,15 @@ class Node:
 
     ``elements`` is the type of the numbers that a program computes: that of the value, or the zeros and ones of a mask.
     ``read`` are the tensors that the call reads, with their versions: it may run after the user has written to them.
-    ``used`` tells that something is computed from the value, with a gradient.
     """
 
-    __slots__ = ("call", "dtype", "elements", "expr", "read", "real", "shape", "used")
+    __slots__ = ("call", "dtype", "elements", "expr", "read", "real", "shape")
 
     def __init__(
         self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), real: Tensor | None = None
     ) -> None:
         self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
-        self.elements, self.used = dtype, False
+        self.elements = dtype
         self.read = [(tensor, version(tensor)) for tensor in _tensors(call)]
 
 
