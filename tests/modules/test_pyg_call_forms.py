@@ -27,6 +27,7 @@ from tests.modules.pyg_call_forms import (
     K,
     M,
     N,
+    adjacency,
     assert_same,
     compiled_only,
     draw,
@@ -231,6 +232,23 @@ def test_what_users_do_with_an_adjacency(name: str) -> None:
     with compiled_only() if name in PRODUCTS else pytest.warns(UserWarning, match="runs uncompiled"):
         found = outcome(fast, args, kwargs)
     assert_same(found, outcome(original, args, kwargs))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ")
+@pytest.mark.parametrize("trains", [False, True])
+def test_largest_messages_of_an_adjacency(trains: bool) -> None:
+    """torch gives a gradient to one of several equal products only."""
+    original, _ = pair_of(lambda p: p.GraphConv(K, M, aggr="max"))
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    args = torch.ones(N, K, dtype=torch.float64, requires_grad=trains), adjacency("csr", torch.ones_like(WEIGHTS))
+    with torch.set_grad_enabled(trains):
+        if trains:
+            with pytest.warns(UserWarning, match="has no form in a program"):
+                assert_same(outcome(fast, args, {}), outcome(original, args, {}))
+        else:
+            with compiled_only():
+                found = fast(*args)
+            assert_close(found, original(*args), 1e-8)
 
 
 # -- matrices of torch_sparse, as far as they are looked at ----------------------------------------------------------

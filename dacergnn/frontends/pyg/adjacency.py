@@ -15,13 +15,15 @@ from dacergnn.frontends.substitution import substitute
 from dacergnn.graph.sorting import equal
 from dacergnn.runtime.edge_changes import Seen
 
-_KEPT = 16
+_KEPT = 8
 _LAYOUT: Any = getattr(Tensor, "layout").__get__  # noqa: B009
 _ABOUT = ("size", "dim")
 _GETTERS: list[Any] = [getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "is_cuda")]
 """Functions that the stand-in answers by itself."""
 _PRODUCTS = ("mm", "matmul", "__matmul__")
-_REDUCTIONS = ("sum", "mean", "min", "max")
+_SUMS = ("sum", "mean")
+_EXTREMES = ("min", "max")
+"""Reductions for which torch gives a gradient to one of several equal messages, and programs to all of them."""
 _lock = Lock()
 _installed: list[bool] = []
 
@@ -33,6 +35,7 @@ class Adjacency(Tensor):
         matrix: What it stands for.
         form: Its layout.
         coalesced: Whether there is at most one entry for each place.
+        trained: Whether it needs a gradient.
         numbers: The values of the entries.
         entries: The rows and columns of the entries, [2, E].
         starts: Where rows begin among the entries; None in other layouts than CSR.
@@ -78,7 +81,10 @@ def product(matrix: Adjacency, features: Any, reduce: str = "sum") -> Tensor:
     reduce = "sum" if reduce == "add" else reduce
     if not isinstance(features, Tensor) or features.dim() != 2 or matrix.numbers.dim() != 1:
         return refuse_adjacency()
-    if features.dtype != matrix.numbers.dtype or features.size(0) != matrix.size(1) or reduce not in _REDUCTIONS:
+    trained = torch.is_grad_enabled() and (matrix.trained or features.requires_grad)
+    if features.dtype != matrix.numbers.dtype or features.size(0) != matrix.size(1):
+        return refuse_adjacency()
+    if reduce not in (_SUMS if trained else (*_SUMS, *_EXTREMES)):
         return refuse_adjacency()
     messages = features.index_select(0, matrix.entries[1]) * matrix.numbers.view(-1, 1)
     return scatter(messages, matrix.entries[0], 0, matrix.size(0), reduce)
@@ -124,7 +130,7 @@ class Adjacencies:
         starts = matrix.crow_indices().clone() if matrix.layout is torch.sparse_csr else None
         made = {"entries": sources_and_destinations(matrix).detach().flip(0), "starts": starts}
         parts = next((p for _, p in self._known if _alike(p, made)), made)
-        self._known = [(Seen([matrix]), parts), *self._known[: _KEPT - 1]]
+        self._known = [(Seen([matrix]), parts), *[entry for entry in self._known if entry[1] is not parts][: _KEPT - 1]]
         return parts
 
 

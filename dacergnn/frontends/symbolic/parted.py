@@ -110,6 +110,8 @@ class Parted(Value):
 def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
     if type(index) is not EndIndex or x.dim() < 3 or dim % x.dim() != x.dim() - 2 or not x.is_floating_point():
         return gather(trace, x, index) if dim % x.dim() == 0 else None
+    if not all(x.shape[:-2]):
+        return None
     (real,) = trace.results((x,))
     key = id(real), version(real)
     known = trace.parted.get(key)

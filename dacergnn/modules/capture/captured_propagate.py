@@ -56,9 +56,9 @@ class CapturedPropagate(CapturedForward):
 
     def _propagate(self, layer: Any, edge_index: Any, size: Any = None, **options: Any) -> Any:
         if hasattr(edge_index, "as_tensor"):
-            fuses = layer.fuse and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col
-            if fuses and not type(layer).message_and_aggregate.__module__.startswith("torch_geometric."):
-                return type(layer).propagate(layer, edge_index, size=size, **options)
+            if _is_fused(layer, edge_index):
+                reason = "message_and_aggregate has rules of its own for a sorted EdgeIndex."
+                return self.fall_back(reason, (edge_index, size), options, expected=False)
             edge_index, size = plain(edge_index), (edge_index.num_rows, edge_index.num_cols)
         elif isinstance(edge_index, Tensor) and is_matrix(edge_index):
             edge_index = self._adjacencies.stand_in(edge_index)
@@ -82,6 +82,13 @@ class CapturedPropagate(CapturedForward):
         edge_index, *others = args
         real = edge_index.matrix if isinstance(edge_index, Adjacency) else edge_index
         return self.function(self.module, real, *others, **kwargs)
+
+
+def _is_fused(layer: Any, edge_index: Any) -> bool:
+    """Returns whether a layer treats an `EdgeIndex` as a whole, in another way than its messages one by one."""
+    fuses = layer.fuse and getattr(layer, "SUPPORTS_FUSED_EDGE_INDEX", False) and edge_index.is_sorted_by_col
+    known = type(layer).message_and_aggregate.__module__.startswith("torch_geometric.")
+    return fuses and not (known and layer.aggr in ("add", "sum", "mean"))
 
 
 def _propagate(module: Any, edge_index: Any, size: Any, **options: Any) -> Any:
