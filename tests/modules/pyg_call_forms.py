@@ -221,7 +221,8 @@ LAYERS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "GraphConv": (
         lambda p: p.GraphConv(K, M),
         ("csr", "csc", "not coalesced", "coo, weights with gradient", "EdgeIndex and weights",
-         "pair without destinations, size", "pair without destinations, EdgeIndex", "static by name", "static and weights", "static pair"),
+         "pair without destinations, size", "pair without destinations, EdgeIndex", "static by name",
+         "static and weights", "static pair"),
     ),
     "GraphConv of maxima": (lambda p: p.GraphConv(K, M, aggr="max"), ("EdgeIndex", "static of two axes")),
     "GraphConv of means": (lambda p: p.GraphConv(K, M, aggr="mean"), ("coo", "static pair")),

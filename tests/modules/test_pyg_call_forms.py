@@ -187,6 +187,34 @@ def catches(adj: Tensor, x: Tensor) -> Tensor:
         return x
 
 
+class Deep(pyg().MessagePassing):
+    """A layer with layers in it."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.first, self.second = pyg().LEConv(K, K), pyg().GraphConv(K, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.second(self.first(x, edge_index) + self.propagate(edge_index, x=x), edge_index)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ")
+@pytest.mark.parametrize("form", ["csr", "EdgeIndex"])
+def test_layers_within_layers(form: str) -> None:
+    original, fast = pair_of(lambda _: Deep())
+    args, kwargs = FORMS[form]()
+    for _ in range(2):
+        with compiled_only():
+            found = outcome(fast, args, kwargs)
+        assert_same(found, outcome(original, args, kwargs))
+    fast.second.propagate = lambda *_, **__: torch.zeros(N, M, dtype=torch.float64)  # type: ignore[method-assign]
+    with pytest.raises(UnsupportedCallError, match="propagate was set on the layer"):
+        fast(*args)
+
+
 PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
     "shape": lambda a, x: (a @ x) * a.shape[0] * a.size(1),
     "layout": lambda a, x: torch.matmul(a, x) if a.layout == torch.sparse_csr else x,

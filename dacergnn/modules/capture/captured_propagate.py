@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.pyg.adjacency import Adjacencies, Adjacency, install, refuse_adjacency
 from dacergnn.frontends.pyg.given_edges import is_matrix
-from dacergnn.frontends.pyg.message_passing import plain
+from dacergnn.frontends.pyg.message_passing import is_message_passing, plain
 from dacergnn.frontends.symbolic.callers import text_of
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.core import Core
@@ -38,31 +38,39 @@ class CapturedPropagate(CapturedForward):
 
     def _begin(self) -> None:
         super()._begin()
-        forward = type(self.original).forward
-        functions = [f for f in user_functions(self.original) if f is not forward]
+        forwards = [type(part).forward for part in self.original.modules()]
+        functions = [f for f in user_functions(self.original) if f not in forwards]
         looks = next((f.__qualname__ for f in functions if looks_at_objects(f.__code__)), None)
         self.reason = None if looks is None else f"{looks} compares objects or their types, and edges are others in it."
 
     def forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Returns the result of the layer."""
-        held = vars(self.original)
-        if "propagate" in held and not isinstance(held["propagate"], _Captured):  # another thread may run the layer
-            return self.fall_back("propagate was set on the layer; remove it.", args, kwargs, expected=False)
-        held["propagate"] = _Captured(self._propagate, self.module)
+        layers = [*filter(self._is_run, self.module.modules())]
+        for held in map(vars, layers):
+            if "propagate" in held and not isinstance(held["propagate"], _Captured):  # other threads may run the layer
+                self.warn("propagate was set on the layer; remove it.")
+                return Runner.uncompiled(self, *args, **kwargs)
+        for layer in layers:
+            vars(layer)["propagate"] = _Captured(self._propagate, layer)
         try:
             return Runner.uncompiled(self, *args, **kwargs)
         finally:
-            held.pop("propagate", None)
+            for layer in layers:
+                vars(layer).pop("propagate", None)
+
+    def _is_run(self, part: nn.Module) -> bool:
+        """Returns whether a part of the module propagates, and is no compiled layer, which runs its own calls."""
+        return is_message_passing(part) and (part is self.module or not hasattr(part, "_dacergnn"))
 
     def _propagate(self, layer: Any, edge_index: Any, size: Any = None, **options: Any) -> Any:
         if hasattr(edge_index, "as_tensor"):
             if _is_fused(layer, edge_index):
                 reason = "message_and_aggregate has rules of its own for a sorted EdgeIndex."
-                return self.fall_back(reason, (edge_index, size), options, expected=False)
+                return self.fall_back(reason, (layer, edge_index, size), options, expected=False)
             edge_index, size = plain(edge_index), (edge_index.num_rows, edge_index.num_cols)
         elif isinstance(edge_index, Tensor) and is_matrix(edge_index):
             edge_index = self._adjacencies.stand_in(edge_index)
-        return self.call((edge_index, size), options)
+        return self.call((layer, edge_index, size), options)
 
     def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> Any:
         if any(isinstance(example, Adjacency) for example in examples):
@@ -76,12 +84,12 @@ class CapturedPropagate(CapturedForward):
         return super()._fail(error, args, kwargs)
 
     def tensors_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return [a.numbers if isinstance(a, Adjacency) else a for a in args], kwargs
+        return [a.numbers if isinstance(a, Adjacency) else a for a in args[1:]], kwargs
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
-        edge_index, *others = args
+        layer, edge_index, size = args
         real = edge_index.matrix if isinstance(edge_index, Adjacency) else edge_index
-        return self.function(self.module, real, *others, **kwargs)
+        return self.function(self.module, layer, real, size, **kwargs)
 
 
 def _is_fused(layer: Any, edge_index: Any) -> bool:
@@ -91,5 +99,5 @@ def _is_fused(layer: Any, edge_index: Any) -> bool:
     return fuses and not (known and layer.aggr in ("add", "sum", "mean"))
 
 
-def _propagate(module: Any, edge_index: Any, size: Any, **options: Any) -> Any:
-    return type(module).propagate(module, edge_index, size=size, **options)
+def _propagate(_module: Any, layer: Any, edge_index: Any, size: Any, **options: Any) -> Any:
+    return type(layer).propagate(layer, edge_index, size=size, **options)
