@@ -26,6 +26,7 @@ from tests.modules.pyg_call_forms import (
     WEIGHTS,
     K,
     M,
+    Make,
     N,
     adjacency,
     assert_same,
@@ -171,10 +172,15 @@ class Twice(pyg().MessagePassing):
         return x_j
 
 
-def test_static_graphs_of_several_sizes() -> None:
-    original, fast = pair_of(lambda _: Twice())
-    for parts, nodes, edges in ((3, N, EDGES), (2, N, EDGES), (2, N + 1, EDGES), (2, N, EDGES[:, ::2])):
-        args = draw(parts, nodes, K).requires_grad_(), edges
+MEANS = LAYERS["GraphConv of means"][0]
+
+
+@pytest.mark.parametrize(("make", "count"), [(MEANS, 10), (lambda _: Twice(), 4)])
+def test_static_graphs_of_several_sizes(make: Make, count: int) -> None:
+    """There may be more sizes than a layer has networks."""
+    original, fast = pair_of(make)
+    for i in range(count):
+        args = draw(2 + i % 3, N + i, K).requires_grad_(), EDGES[:, i:]
         with compiled_only():
             found = outcome(fast, args, {})
         assert_same(found, outcome(original, args, {}))

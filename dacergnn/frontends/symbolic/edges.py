@@ -220,7 +220,7 @@ class PartedForm(NamedTuple):
 
     def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
         """Returns the encoded graph; ``own`` tells that the caller keeps the tensors."""
-        sizes = (*map(number, self.one.sizes), self.one.flipped, self.one.paired, "parts", self.parts)
+        sizes = (*map(number, self.one.sizes), self.one.flipped, self.one.paired, "parts", number(self.parts))
         return graphs.find_edges(self.tensors, sizes, own, self.encode)
 
     def encode(self) -> HeteroGraph:
@@ -231,38 +231,39 @@ class PartedForm(NamedTuple):
             IndexRange(f"edge_index[{1 - i if self.one.flipped else i}]", ends[i], counts[i], f"{what} nodes", "x")
             for i, what in enumerate(("source", "destination"))
         ])  # fmt: skip
-        starts = torch.arange(self.parts, device=ends.device).view(-1, 1)
+        parts = number(self.parts)
+        starts = torch.arange(parts, device=ends.device).view(-1, 1)
         spread = [(row + starts * n).view(-1) for row, n in zip(ends, counts, strict=True)]
-        src, dst = [n * self.parts for n in counts]
+        src, dst = [n * parts for n in counts]
         return HeteroGraph.from_arrays(
             torch.stack(spread), None, num_nodes=(src, dst), num_edge_types=1, bipartite=self.one.bipartite
         )
 
 
 class PartedEdges(EdgeSet):
-    """Holds the edges of a graph of equal parts, each with the edges of ``one``, part after part."""
+    """Holds the edges of a graph of equal parts, each with the edges of ``one``, part after part.
+
+    Its numbers of rows are those of one part.
+    """
 
     replayed = False
 
     def __init__(self, one: EdgeSet, parts: int) -> None:
         super().__init__(one.trace, one.edge_index, one.flipped)
         self.one, self.parts, self.paired, self.seen = one, parts, one.paired, one.seen
-        self.count = int(one.count) * parts
+        self.count = one.trace.times(one.count, parts)
 
     @staticmethod
     def of(one: EdgeSet, parts: int) -> PartedEdges:
         """Returns the edges of ``parts`` parts like ``one``; it is the same object at every call."""
-        if parts not in one.parted:
-            one.parted[parts] = PartedEdges(one, parts)
-        return one.parted[parts]
+        return one.parted.setdefault(number(parts), PartedEdges(one, parts))
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         return self.one.tensors[: 1 + self.paired]
 
     def form(self) -> Form:
-        src, dst = [n // self.parts for n in self.sizes]
-        one = EdgeForm(self.tensors, (), (None, None), (src, dst), self.flipped, self.bipartite, self.paired)
+        one = EdgeForm(self.tensors, (), (None, None), self.sizes, self.flipped, self.bipartite, self.paired)
         return PartedForm(self.tensors, one, self.parts)
 
     def choose_by(self, side: str, types: Tensor, count: int) -> bool:

@@ -8,7 +8,7 @@ functions may mix the parts; torch runs them when the values have been computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from functools import reduce
 from typing import Any
 
 import torch
@@ -41,17 +41,19 @@ class Parted(Value):
 
     Attributes:
         batch: The leading axes; each of their elements is a part.
+        nodes: The number of rows of a part.
         rows: The rows of the parts.
     """
 
     batch: tuple[int, ...]
+    nodes: int
     rows: Value
 
     @classmethod
-    def of(cls, rows: Value, batch: tuple[int, ...]) -> Parted:
+    def of(cls, rows: Value, batch: tuple[int, ...], nodes: int) -> Parted:
         """Returns the value whose parts have these rows, one part after the other."""
         value: Any = cls(rows.owner, rows.node)
-        value.batch, value.rows = batch, rows
+        value.batch, value.nodes, value.rows = batch, nodes, rows
         return value
 
     @classmethod
@@ -70,10 +72,13 @@ class Parted(Value):
             pass
         raise UnsupportedCallError(f"{func.__name__} of values [..., N, F] may mix the graphs of a batch.")
 
+    def of_rows(self, rows: Value) -> Parted:
+        """Returns a value of as many parts and nodes, with other rows."""
+        return Parted.of(rows, self.batch, self.nodes)
+
     @property
     def shape(self) -> torch.Size:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
-        own = self.rows.shape
-        return torch.Size((*self.batch, own[0] // self.parts, *own[1:]))
+        return torch.Size((*self.batch, self.nodes, *self.rows.shape[1:]))
 
     def dim(self) -> int:
         return len(self.batch) + self.rows.dim()
@@ -83,7 +88,7 @@ class Parted(Value):
 
     def tensor(self) -> Any:
         real = super().tensor()
-        return None if real is None else _view(self.call, real, Tensor.view, self.shape)
+        return None if real is None else _view(self.call, self.shape, Tensor.view, real, self.shape)
 
     @property
     def call(self) -> Trace:
@@ -94,7 +99,7 @@ class Parted(Value):
     @property
     def parts(self) -> int:
         """Returns the number of parts."""
-        return prod(self.batch)
+        return reduce(self.call.times, self.batch)
 
     def row_axis(self, dim: int) -> int:
         """Returns the axis of the rows that an axis is: 0 for that of the nodes, negative for those of the batch."""
@@ -112,25 +117,27 @@ def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
         return gather(trace, x, index) if dim % x.dim() == 0 else None
     if not all(x.shape[:-2]):
         return None
-    (real,) = trace.results((x,))
+    shape, (real,) = x.shape, trace.results((x,))
     key = id(real), version(real)
     known = trace.parted.get(key)
     if known is None:  # the tensor is held, so that the id stays its own
-        rows = _flat(trace, real, dim % x.dim())
-        known = trace.parted[key] = real, Parted.of(rows, tuple(map(int, real.shape[:-2])))
+        known = trace.parted[key] = real, _flat(trace, real, shape, x.dim() - 2)
     return known[1].index_select(-2, index)
 
 
-def _flat(trace: Trace, tensor: Tensor, axis: int) -> Value:
-    """Returns the rows of all parts of a tensor, whose nodes stand along an axis."""
-    return trace.value(_view(trace, tensor, Tensor.flatten, 0, axis))
+def _flat(trace: Trace, tensor: Tensor, shape: torch.Size, axis: int) -> Parted:
+    """Returns the value of a tensor of a shape, whose nodes stand along an axis."""
+    batch, nodes = shape[:axis], shape[axis]
+    rows = trace.times(reduce(trace.times, batch), nodes)
+    flat = _view(trace, torch.Size((rows, *shape[axis + 1 :])), Tensor.flatten, tensor, 0, axis)
+    return Parted.of(trace.value(flat), batch, nodes)
 
 
-def _view(trace: Trace, tensor: Tensor, function: Any, *args: Any) -> Tensor:
-    """Returns a tensor in another shape, whose sizes are those of this call alone."""
-    view = trace.torch(function, tensor, *args)
+def _view(trace: Trace, shape: torch.Size, function: Any, *args: Any) -> Tensor:
+    """Returns a tensor in another shape, whose sizes are known."""
+    view = trace.torch(function, *args)
     if trace.tape is not None:
-        trace.tape.tie(view, {})
+        trace.tape.tie(view, dict(enumerate(shape)))
     return view
 
 
@@ -140,7 +147,7 @@ def _row_by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if first is None or func.__name__ in _NEW or kwargs.get("out") is not None or kwargs.get("inplace"):
         raise Untranslatable
     rows = func(*[_rows(func, v, first) for v in args], **{k: _rows(func, v, first) for k, v in kwargs.items()})
-    return Parted.of(rows, first.batch)
+    return first.of_rows(rows)
 
 
 def _rows(func: Any, value: Any, like: Parted) -> Any:
@@ -153,12 +160,13 @@ def _rows(func: Any, value: Any, like: Parted) -> Any:
     leading = value.dim() - (like.dim() - axes) if isinstance(value, Tensor) else -1  # axes that meet the batch
     if leading < 0 or (leading == 0 and value.shape[0] == 1):
         return value
-    nodes, sizes = like.shape[axes], zip(value.shape[:leading], like.batch[axes - leading :], strict=False)
-    if leading > axes or value.shape[leading] not in (1, nodes) or any(own not in (1, size) for own, size in sizes):
+    own = value.shape if isinstance(value, Value) else like.call.shape(value)
+    sizes = zip(own[:leading], like.batch[axes - leading :], strict=False)
+    if leading > axes or own[leading] not in (1, like.nodes) or any(size not in (1, other) for size, other in sizes):
         raise Untranslatable
     (real,) = like.call.results((value,))
-    shape = (*like.batch, nodes, *map(int, real.shape[leading + 1 :]))
-    return _flat(like.call, _view(like.call, real, Tensor.expand, shape), axes)
+    shape = torch.Size((*like.batch, like.nodes, *own[leading + 1 :]))
+    return _flat(like.call, _view(like.call, shape, Tensor.expand, real, shape), shape, axes).rows
 
 
 def _new(func: Any, like: Parted, size: Any, *args: Any, **kwargs: Any) -> Any:
@@ -171,14 +179,15 @@ def _new(func: Any, like: Parted, size: Any, *args: Any, **kwargs: Any) -> Any:
     axes = len(like.batch)
     if not isinstance(size, tuple | list) or len(size) < axes + 2 or tuple(size[:axes]) != like.batch:
         raise Untranslatable
-    nodes, *row = map(int, size[axes:])
-    return Parted.of(func(like.rows, (like.parts * nodes, *row), *args, **kwargs), like.batch)
+    nodes, *row = size[axes:]
+    rows = func(like.rows, (like.call.times(like.parts, nodes), *row), *args, **kwargs)
+    return Parted.of(rows, like.batch, nodes)
 
 
 def _expanded(func: Any, x: Any, like: Any) -> Any:
     if type(x) is Parted or type(like) is not Parted:
         raise Untranslatable
-    return _view(like.call, *like.call.results((x,)), Tensor.expand, like.shape)
+    return _view(like.call, like.shape, Tensor.expand, *like.call.results((x,)), like.shape)
 
 
 def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Parted:
@@ -188,40 +197,40 @@ def _along(func: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Par
     rows = func(x.rows, x.row_axis(dim), *args, **kwargs)
     if rows.dim() < 2:  # a single number for each row has no axis of its own
         raise Untranslatable
-    return Parted.of(rows, x.batch)
+    return x.of_rows(rows)
 
 
 def _cut(func: Any, x: Any, size: Any, dim: int = 0) -> tuple[Parted, ...]:
     if type(x) is not Parted or x.row_axis(dim) < 1:
         raise Untranslatable
-    return tuple([Parted.of(part, x.batch) for part in func(x.rows, size, x.row_axis(dim))])
+    return tuple([x.of_rows(part) for part in func(x.rows, size, x.row_axis(dim))])
 
 
 def _linear(func: Any, x: Any, weight: Any, bias: Any = None) -> Parted:
     if type(x) is not Parted or type(weight) is Parted or type(bias) is Parted:
         raise Untranslatable
-    return Parted.of(func(x.rows, weight, bias), x.batch)
+    return x.of_rows(func(x.rows, weight, bias))
 
 
 def _product(func: Any, x: Any, weight: Any) -> Parted:
     if type(x) is not Parted or x.rows.dim() != 2 or type(weight) is Parted or weight.dim() != 2:
         raise Untranslatable
-    return Parted.of(func(x.rows, weight), x.batch)
+    return x.of_rows(func(x.rows, weight))
 
 
 def _joined(func: Any, tensors: Any, dim: int = 0) -> Parted:
     first = tensors[0]
     if type(first) is not Parted or not all(map(first.alike, tensors)) or first.row_axis(dim) < 1:
         raise Untranslatable
-    return Parted.of(func([t.rows for t in tensors], first.row_axis(dim)), first.batch)
+    return first.of_rows(func([t.rows for t in tensors], first.row_axis(dim)))
 
 
 def _gathered(func: Any, x: Any, dim: int, index: Any) -> Parted:
     if type(x) is not Parted or type(index) is not EndIndex or index.dim() != 1 or x.row_axis(dim) != 0:
         raise Untranslatable
     edges = PartedEdges.of(index.edges, x.parts)
-    edges.set_rows(index.side, x.rows.shape[0])
-    return Parted.of(gathered(x.call, x.rows, edges, index.side), x.batch)
+    edges.set_rows(index.side, x.nodes)
+    return Parted.of(gathered(x.call, x.rows, edges, index.side), x.batch, index.edges.count)
 
 
 def _added(func: Any, target: Any, dim: int, index: Any, src: Any) -> Parted:
@@ -237,7 +246,7 @@ def _scattered(
     axes, start, edges = len(target.batch), target.rows.node.expr, PartedEdges.of(index.edges, src.parts)
     if target.row_axis(dim) != 0 or target.batch != src.batch or target.rows.shape[1:] != src.rows.shape[1:]:
         raise Untranslatable
-    if index.axis != (axes if index.dim() > 1 else 0) or index.side not in SIDES or src.rows.shape[0] != edges.count:
+    if index.axis != (axes if index.dim() > 1 else 0) or index.side not in SIDES or src.nodes != edges.one.count:
         raise Untranslatable
     empty, expr = start.data == (0.0,), src.rows.node.expr
     if start.on_edges or any(e.edges not in (None, edges) for e in (start, expr)):
@@ -247,11 +256,11 @@ def _scattered(
     writes = func.__name__.endswith("_")
     if writes and start.op != "const":  # others may share its memory
         raise Untranslatable
-    edges.set_rows(index.side, target.rows.shape[0])
+    edges.set_rows(index.side, target.nodes)
     expr = reduced(expr, edges, index.side, reduction, target.dtype)
     rows = target.call.record(expr if empty else apply("add", start, expr), target.rows.shape, target.dtype)
     if not writes:
-        return Parted.of(rows, target.batch)
+        return target.of_rows(rows)
     target.rows, target.node = rows, rows.node
     return target
 

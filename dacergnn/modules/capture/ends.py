@@ -79,7 +79,7 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
     for node in graph.nodes:
         gather, reduction, axis = gather_of(node), reduction_of(node), 0
         if gather is None and reduction is None:
-            gather, reduction, axis = gather_of(node, _parts), reduction_of(node, _parts), -2
+            gather, reduction, axis = gather_of(node, along_parts), reduction_of(node, along_parts), -2
             gather = None if gather is None or gather[0] in labels else gather  # a row per edge has others within
         if gather is not None and _floating(gather[0]) and (index := ids_of(gather[1])) is not None:
             index = same(index)
@@ -199,7 +199,7 @@ def _first_axis(source: Any, axis: Any) -> bool:
     return isinstance(value, Tensor) and type(axis) is int and value.dim() > 0 and axis % value.dim() == 0
 
 
-def _parts(source: Any, axis: Any) -> bool:
+def along_parts(source: Any, axis: Any) -> bool:
     """Returns whether an axis is that of the rows [..., N, F] of several graphs."""
     value = _value(source)
     return isinstance(value, Tensor) and type(axis) is int and value.dim() > 2 and axis % value.dim() == value.dim() - 2

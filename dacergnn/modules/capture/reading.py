@@ -24,7 +24,7 @@ from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.trace import is_alias_of
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.counted_nodes import count_nodes
-from dacergnn.modules.capture.ends import Ends, find_ends, is_view
+from dacergnn.modules.capture.ends import Ends, along_parts, find_ends, gather_of, is_view
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
@@ -47,7 +47,6 @@ _INSTEAD: dict[Any, Callable[..., Any]] = {
 }
 """Maps functions to what is called in their place, and does the same."""
 _DATA = torch._C._autograd._get_data_attr  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-_ASKS_SIZE = (Tensor.size, torch.Tensor.size)
 _CONSTANTS: dict[Any, float] = {torch.zeros: 0.0, torch.ones: 1.0}
 
 
@@ -72,6 +71,8 @@ class Reader:
         self.ends = [e for e in find_ends(module.graph, self.integers.same) if self._computable(e)]
         self.views = self._views()
         """Nodes that hold ends of edges in another shape; what they are of is known."""
+        self.parted = any(gather_of(node, along_parts) is not None for node in module.graph.nodes)
+        """Tells whether nodes stand along another axis than the first."""
         self.results = results_in_use(module.graph)
         """Results of the graph that it computes others from."""
         self.compiles = bool(self.ends) or any(_INSTEAD.get(n.target) is run_layer for n in module.graph.nodes)
@@ -270,7 +271,7 @@ class _Run:
             return trace.torch(function, *trace.results(args))
         if function is torch.Size:
             return torch.Size(*args)
-        if function in _ASKS_SIZE and isinstance(args[0], Tensor) and not isinstance(args[0], _RECORDED):
+        if function is Tensor.size and isinstance(args[0], Tensor) and not isinstance(args[0], _RECORDED):
             shape = trace.shape(args[0])
             return shape[args[1]] if len(args) > 1 else shape[kwargs["dim"]] if kwargs else shape
         constant = _CONSTANTS.get(function)
@@ -349,6 +350,10 @@ class _Run:
                 shape = self.tape.shape(tensor)
                 known = {axis: self.sizes.setdefault(_expr(size), shape[axis]) for axis, size in open_sizes.items()}
                 self.tape.tie(tensor, known)
+            elif self.reader.parted and type(tensor) is Value and fake.dim() == tensor.dim() > 1:
+                *axes, last = zip(fake.shape, tensor.shape, strict=True)
+                sizes = [self.sizes.get(_expr(size), n) if isinstance(size, torch.SymInt) else n for size, n in axes]
+                tensor.node.shape = torch.Size([*sizes, last[1]])
 
     def _filled(self, tree: Any) -> Any:
         """Returns arguments of a node with what other nodes have made; lists as torch's own functions take them."""
