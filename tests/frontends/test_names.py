@@ -14,7 +14,7 @@ from torch_geometric.nn import MessagePassing
 
 import dacergnn
 from dacergnn.frontends.symbolic.names import Names
-from dacergnn.modules.program_runner import ProgramRunner
+from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.program import Program
 
 X, INDEX = torch.randn(7, 3), torch.randint(7, (2, 15), generator=torch.Generator().manual_seed(1))
@@ -96,13 +96,13 @@ class Twice(MessagePassing):
 
 def test_equal_parts_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[Any] = []
-    run = ProgramRunner.run_program
+    run = CapturedGraph.run_program
 
-    def noted(self: ProgramRunner, program: Any, *others: Any) -> Any:
+    def noted(self: CapturedGraph, program: Any, *others: Any) -> Any:
         texts.append(program.source)
         return run(self, program, *others)
 
-    monkeypatch.setattr(ProgramRunner, "run_program", noted)
+    monkeypatch.setattr(CapturedGraph, "run_program", noted)
     original = Twice()
     layer: Any = dacergnn.optimize(copy.deepcopy(original), on_unsupported="error")
     torch.testing.assert_close(layer(X, INDEX), original(X, INDEX))
