@@ -15,15 +15,14 @@ _LIBRARIES = ("torch", "torch_geometric", "dgl", "dacergnn")
 
 
 def user_functions(module: nn.Module) -> list[FunctionType]:
-    """Returns users' functions: methods in a tree of modules, functions in attributes, and in
-    containers there, and what all of these name."""
+    """Returns users' functions: methods in a tree of modules, functions in attributes, and what all of these name."""
     parts = [*module.modules()]
     classes = {cls for part in parts for cls in type(part).__mro__ if is_user(cls.__module__)}
     waiting: list[Any] = [value for holder in (*classes, *parts) for value in vars(holder).values()]
     found: dict[int, FunctionType] = {}
     while waiting:
-        value = waiting.pop()
-        value = value.__func__ if isinstance(value, MethodType | staticmethod | classmethod) else value
+        holder: Any = waiting.pop()
+        value: Any = holder.__func__ if isinstance(holder, MethodType | staticmethod | classmethod) else holder
         if type(value) in (dict, list, tuple):
             held: Any = value.values() if type(value) is dict else value
             waiting += [v for v in held if isinstance(v, FunctionType)]
