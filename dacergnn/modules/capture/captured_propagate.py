@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.pyg.adjacency import Adjacencies, Adjacency, install, refuse_adjacency
+from dacergnn.frontends.pyg.adjacency import Adjacency, install, refuse_adjacency
 from dacergnn.frontends.pyg.given_edges import is_matrix
 from dacergnn.frontends.pyg.message_passing import is_message_passing, plain
 from dacergnn.frontends.symbolic.callers import text_of
@@ -33,7 +33,6 @@ class CapturedPropagate(CapturedForward):
 
     def __init__(self, core: Core) -> None:
         super().__init__(core, _propagate)
-        self._adjacencies = Adjacencies()
         install()
 
     def _begin(self) -> None:
@@ -69,7 +68,7 @@ class CapturedPropagate(CapturedForward):
                 return self.fall_back(reason, (layer, edge_index, size), options, expected=False)
             edge_index, size = plain(edge_index), (edge_index.num_rows, edge_index.num_cols)
         elif isinstance(edge_index, Tensor) and is_matrix(edge_index):
-            edge_index = self._adjacencies.stand_in(edge_index)
+            edge_index = self.core.graphs.adjacencies.stand_in(edge_index)
         return self.call((layer, edge_index, size), options)
 
     def _keep(self, module: fx.GraphModule, examples: Sequence[Any]) -> Any:
