@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
-
 
 class DacergnnError(Exception):
     """Serves as the base of all exceptions that this package raises on purpose."""
@@ -69,25 +65,6 @@ class UnsupportedLayerError(DacergnnError):
 
 class UnsupportedCallError(DacergnnError):
     """Signals that the compiled program of a layer, or layer-wise inference, does not cover a call."""
-
-    def __init__(self, *args: object) -> None:  # the arguments are in `args` by now; Dynamo traces no call of a slot
-        getattr(_made, "errors", []).append(self)
-
-
-_made = threading.local()
-
-
-@contextmanager
-def raises_what_is_caught() -> Generator[None]:
-    """Raises an `UnsupportedCallError` that code within the context has caught, as ``except Exception`` does."""
-    outer, errors = getattr(_made, "errors", []), list[UnsupportedCallError]()
-    _made.errors = errors
-    try:
-        yield
-    finally:
-        _made.errors = outer
-    if errors:
-        raise UnsupportedCallError(f"the layer's own code catches what no program has: {errors[0]}")
 
 
 class ArrayError(DacergnnError, ValueError):

@@ -42,12 +42,6 @@ class _Recording:
     names = Names()
     in_torch = False
 
-    def known(self, module: Any) -> Any:
-        return module
-
-    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
-        """Does nothing, since no code of users runs."""
-
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return _ELEMENTS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from dacergnn.errors import DacergnnError, UnsupportedCallError
+from dacergnn.errors import DacergnnError
 from dacergnn.frontends.symbolic.expr import version
-from dacergnn.frontends.symbolic.value import computed
 from dacergnn.modules.user_code import is_user, named_by, user_functions
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 from dacergnn.runtime.transformed import is_fake
@@ -49,8 +48,7 @@ class Contents:
     def __init__(self, module: nn.Module, arguments: Sequence[Tensor] = ()) -> None:
         self._module = module
         lazy = any(map(is_lazy, module.parameters()))  # what the first call makes of its parameters has to stay
-        self.functions = user_functions(module)
-        """The functions of users' code that a call may run."""
+        self._functions = user_functions(module)
         named = [] if lazy else self._named()
         containers = [] if lazy else _containers(module, named)
         held_items = chain.from_iterable(held.values() if isinstance(held, _TABLES) else held for held in containers)
@@ -64,23 +62,15 @@ class Contents:
         large += [t for t in arguments if _bytes(t) >= _LARGE_ARGUMENT]
         self._large = [(t, version(t)) for t in large]
         small = [t for t in (*tensors, *arguments) if not any(t is other for other in large)]
-        self._numbers = [(t, t.detach().clone(), version(t)) for t in small if _has_numbers(t)]
+        self._numbers = [(t, t.detach().clone()) for t in small if _has_numbers(t)]
         arrays = {id(a): a for a in items if isinstance(a, np.ndarray) and a.flags.writeable and a.nbytes < _LARGE}
         self._arrays = [(array, array.copy()) for array in arrays.values()]
-        recorded = [t for t in arguments if t.is_floating_point() or t.dim() == 1]  # others are passed on
-        self.holds_arguments = not {*map(id, tensors)}.isdisjoint(map(id, recorded))
-        """Tells whether the module holds an argument in whose place there is a recorded value."""
-        self._places = {_memory(t) for t in (*tensors, *arguments)}
-        self._read: set[object] = set()
-        """Memory and identities of the tensors that were read."""
-        self._own: list[tuple[Tensor, Tensor, int | None]] = []
-        """Tensors that the call has made itself, as they were when they were read first."""
         self._generators = [(g, g.get_state()) for g in items if isinstance(g, torch.Generator)]
         self._random = random.getstate(), np.random.get_state()  # noqa: NPY002  users' code may draw from it
 
     def _named(self) -> list[Any]:
         """Returns the global objects that users' code names."""
-        return [value for function in self.functions for value in named_by(function)]
+        return [value for function in self._functions for value in named_by(function)]
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -102,7 +92,7 @@ class Contents:
         for tensor in self._unhooked:
             if tensor._backward_hooks:
                 tensor._backward_hooks.clear()
-        for tensor, numbers, _ in self._numbers:
+        for tensor, numbers in self._numbers:
             if tensor.shape != numbers.shape:
                 tensor.data = numbers.clone()
             elif not same_numbers(tensor, numbers):
@@ -114,40 +104,6 @@ class Contents:
                     "a call that cannot be compiled, or in a warm-up. Its former numbers are lost, since it is too "
                     "large for a copy; load them again, and leave this module out of what is optimized."
                 )
-
-    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
-        """Notes a tensor that the call reads, and may read again later; a small one of its own is copied.
-
-        If others share the memory of a value that the call has computed, its tensor is copied, and no write is allowed.
-        """
-        place = _memory(tensor)
-        known = place in self._read or place in self._places
-        small = not known and _bytes(tensor) < _LARGE_ARGUMENT and _has_numbers(tensor)
-        if shared or small:
-            self._own.append((tensor, tensor.detach().clone(), None if shared else version(tensor)))
-        self._read |= {place, id(tensor)}
-
-    def check_unwritten(self) -> None:
-        """Raises UnsupportedCallError if a tensor that was read was written to, and torch has not counted the write.
-
-        What is recorded may be computed after such a write, by ``.data`` for example, though it was read before.
-        """
-        for tensor, numbers, before in (*self._numbers, *self._own):
-            read = id(tensor) in self._read or _memory(tensor) in self._read
-            if read and before in (None, version(tensor)) and not same_numbers(tensor, numbers):
-                raise UnsupportedCallError(
-                    f"a tensor {list(tensor.shape)} that is in use is written to by way of .data, of an array, or of a "
-                    "tensor that shares its memory."
-                )
-
-    def replace(self, replaced: Callable[[Any], Any]) -> None:
-        """Puts other objects in the places of those that containers hold now."""
-        for held in _containers(self._module, self._named()):
-            places = range(len(held)) if isinstance(held, _SEQUENCES) else [*held] if isinstance(held, _TABLES) else ()
-            for place in places:
-                value: Any = replaced(held[place])
-                if value is not held[place]:
-                    held[place] = value
 
 
 @contextmanager
@@ -185,17 +141,6 @@ def _bytes(tensor: Tensor) -> int:
     return tensor.nbytes if tensor.layout is torch.strided else _LARGE_ARGUMENT
 
 
-def _memory(tensor: Tensor) -> tuple[str, int]:
-    """Returns what tells memory apart; a tensor without an address stands for its own.
-
-    Such are sparse tensors, those within a transform, and those that wrap others, as PyG's edge indices do.
-    """
-    try:
-        return "memory", tensor.untyped_storage().data_ptr()
-    except (NotImplementedError, RuntimeError):
-        return "tensor", id(tensor)
-
-
 def _is(a: object, b: object) -> bool:
     return a is b
 
@@ -222,20 +167,19 @@ def _containers(module: nn.Module, named: Sequence[Any]) -> list[Any]:
 
 
 @contextmanager
-def as_before(module: nn.Module, arguments: Any, failures: tuple[type[Exception], ...]) -> Generator[Contents]:
+def as_before(module: nn.Module, arguments: Any, failures: tuple[type[Exception], ...]) -> Generator[None]:
     """Restores what the module holds if a call fails, arguments and their hooks, random numbers, and torch's modes.
 
-    Then the original can run it. After a call, recorded values that it has left in containers become tensors.
+    Then the original can run it.
     """
     device = next((t.device for t in (*module.parameters(), *module.buffers())), torch.device("cpu"))
     state, grad, dtype = random_state(device), torch.is_grad_enabled(), torch.get_default_dtype()
     before = Contents(module, [t for t in tree_leaves(arguments) if isinstance(t, Tensor)])
     try:
-        yield before
+        yield
     except failures:
         torch.set_grad_enabled(grad)
         torch.set_default_dtype(dtype)
         set_random_state(device, state)
         before.restore()
         raise
-    before.replace(computed)

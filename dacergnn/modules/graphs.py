@@ -11,6 +11,7 @@ from dacergnn.config import CheckGraph
 from dacergnn.errors import DeviceError, UnsupportedCallError
 from dacergnn.frontends.dgl.ends import KEPT_GRAPHS
 from dacergnn.frontends.frontend import GraphKey
+from dacergnn.frontends.pyg.adjacency import Adjacencies
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lifetime import lasting
 from dacergnn.graph.sorting import equal
@@ -47,6 +48,7 @@ class GraphCache:
         self._entries: list[_Entry] = []
         self._offered: list[HeteroGraph] = []
         self._copies: list[tuple[tuple[Tensor, ...], tuple[object, ...], list[int], HeteroGraph]] = []
+        self.adjacencies = Adjacencies()
         self.encoded = 0
 
     def offer(self, graph: HeteroGraph) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.edges import EdgeForm
+from dacergnn.frontends.symbolic.edges import EdgeForm, PartedForm
 from dacergnn.frontends.symbolic.row_sets import RowsForm
 from dacergnn.frontends.symbolic.steps import Extent, Input, Own, ProgramRun, Slot, Step, TorchCall
 
@@ -45,6 +45,8 @@ class NetworkText:
     def _edges(self, edges: Any) -> str:
         if isinstance(edges, RowsForm):
             return f"{self._text(edges.rows)} rows"
+        if isinstance(edges, PartedForm):
+            return f"{self._text(edges.parts)} graphs of {self._edges(edges.one)}"
         if not isinstance(edges, EdgeForm):
             return "a graph"
         ends = [self._text(t) for t in edges.tensors]

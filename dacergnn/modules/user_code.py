@@ -5,13 +5,11 @@ from __future__ import annotations
 import dis
 import itertools
 import sys
-from functools import lru_cache
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
 
-_COMPARISONS = ("IS_OP", "COMPARE_OP", "CONTAINS_OP")
 _EMPTY = CellType()
 _LIBRARIES = ("torch", "torch_geometric", "dgl", "dacergnn")
 
@@ -23,9 +21,12 @@ def user_functions(module: nn.Module) -> list[FunctionType]:
     waiting: list[Any] = [value for holder in (*classes, *parts) for value in vars(holder).values()]
     found: dict[int, FunctionType] = {}
     while waiting:
-        value = waiting.pop()
-        value = value.__func__ if isinstance(value, MethodType | staticmethod | classmethod) else value
-        if isinstance(value, FunctionType) and id(value) not in found and is_user(owner(value)):
+        holder: Any = waiting.pop()
+        value: Any = holder.__func__ if isinstance(holder, MethodType | staticmethod | classmethod) else holder
+        if type(value) in (dict, list, tuple):
+            held: Any = value.values() if type(value) is dict else value
+            waiting += [v for v in held if isinstance(v, FunctionType)]
+        elif isinstance(value, FunctionType) and id(value) not in found and is_user(owner(value)):
             found[id(value)] = value
             waiting += named_by(value)
     return [*found.values()]
@@ -37,32 +38,13 @@ def named_by(function: FunctionType) -> list[Any]:
     return [*[function.__globals__.get(name) for name in function.__code__.co_names], *cells]
 
 
-@lru_cache(maxsize=4096)
-def compares_types(code: CodeType) -> bool:
-    """Returns whether code may compare ``type(x)`` with a class of tensors."""
-    names = {"type", "Tensor"} <= {*code.co_names}
-    compares = names and any(step.opname in _COMPARISONS for step in dis.get_instructions(code))
-    return compares or any(map(compares_types, _inner(code)))
-
-
-@lru_cache(maxsize=4096)
-def asks_for_ids(code: CodeType) -> bool:
-    """Returns whether code may call ``id``."""
-    return "id" in code.co_names or any(map(asks_for_ids, _inner(code)))
-
-
-@lru_cache(maxsize=4096)
-def compares_identities(code: CodeType) -> bool:
-    """Returns whether code compares objects by ``is``, other than with constants."""
-    steps = [*dis.get_instructions(code)]
-    compares = any(
-        step.opname == "IS_OP" and before.opname != "LOAD_CONST" for before, step in itertools.pairwise(steps)
-    )
-    return compares or any(map(compares_identities, _inner(code)))
-
-
-def _inner(code: CodeType) -> list[CodeType]:
-    return [const for const in code.co_consts if isinstance(const, CodeType)]
+def looks_at_objects(code: CodeType) -> bool:
+    """Returns whether code may tell a stand-in from what it stands for, by type or identity."""
+    names, inner = {*code.co_names}, [const for const in code.co_consts if isinstance(const, CodeType)]
+    steps = itertools.pairwise(dis.get_instructions(code))
+    compares = any(step.opname == "IS_OP" and before.opname != "LOAD_CONST" for before, step in steps)
+    asks = {"type", "Tensor"} <= names or not names.isdisjoint(("id", "EdgeIndex"))
+    return asks or compares or any(map(looks_at_objects, inner))
 
 
 def is_user(owner: str) -> bool:

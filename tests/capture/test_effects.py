@@ -219,3 +219,18 @@ def test_containers_that_are_returned_are_those_of_the_call(captured: list[int])
         assert (first, second, third) == ([1], {"a": [2]}, (3, [4]))
         first.append(5), second["a"].append(5), third[1].append(5)  # pyright: ignore[reportUnusedExpression]
     assert len(captured) < 5
+
+
+class Differentiating(Plain):
+    def effect(self, x: Tensor) -> Tensor:
+        return x + torch.autograd.grad(x.sin().sum(), [x], create_graph=True)[0]
+
+
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="torch captures no gradients")
+def test_gradients_that_torch_captures() -> None:
+    original = Differentiating()
+    given = torch.ones(3, K, dtype=torch.float64), torch.tensor([[0, 1, 2], [1, 2, 2]])
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    with torch._dynamo.config.patch(trace_autograd_ops=True), pytest.warns(UserWarning, match="within the forward"):
+        found = fast(*given)
+    torch.testing.assert_close(found, original(*given))

@@ -14,7 +14,7 @@ from torch_geometric.nn import MessagePassing
 
 import dacergnn
 from dacergnn.frontends.symbolic.names import Names
-from dacergnn.modules.program_runner import ProgramRunner
+from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.program import Program
 
 X, INDEX = torch.randn(7, 3), torch.randint(7, (2, 15), generator=torch.Generator().manual_seed(1))
@@ -74,7 +74,7 @@ def test_what_cannot_be_a_name_is_left_out(paths: list[str], names: list[str | N
             part.add_module(name, nn.Module())
             part = part.get_submodule(name)
         part.register_parameter(last, nn.Parameter(torch.ones(1)))
-    found = Names.of(module).inputs
+    found = Names.of_paths("Module", module.named_parameters()).inputs
     assert [found.get(id(module.get_parameter(path))) for path in paths] == names
 
 
@@ -96,13 +96,13 @@ class Twice(MessagePassing):
 
 def test_equal_parts_share_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[Any] = []
-    run = ProgramRunner.run_program
+    run = CapturedGraph.run_program
 
-    def noted(self: ProgramRunner, program: Any, *others: Any) -> Any:
+    def noted(self: CapturedGraph, program: Any, *others: Any) -> Any:
         texts.append(program.source)
         return run(self, program, *others)
 
-    monkeypatch.setattr(ProgramRunner, "run_program", noted)
+    monkeypatch.setattr(CapturedGraph, "run_program", noted)
     original = Twice()
     layer: Any = dacergnn.optimize(copy.deepcopy(original), on_unsupported="error")
     torch.testing.assert_close(layer(X, INDEX), original(X, INDEX))

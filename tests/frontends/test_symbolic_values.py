@@ -38,9 +38,6 @@ class Interpreted:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
-        """Does nothing, since no test here writes to what is read."""
-
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return torch.float32, torch.float64
 
@@ -232,23 +229,6 @@ def test_functions_of_nodes_without_a_form_run_in_torch() -> None:
 
 def test_numbers_of_nodes_may_be_asked_for() -> None:
     compare(lambda x, i: x[i[0]] * 2 if float(x.sum()) > -1e9 else x[i[1]], X)
-
-
-def test_values_that_are_kept_are_tensors_when_the_call_is_over() -> None:
-    """Users' code may put the messages of a call aside, and look at them later."""
-    trace = Trace(Interpreted())
-    index = edge_index(trace.edge_set(INDEX))
-    message = trace.value(X)[index[0]].tanh()
-    with pytest.raises(UnsupportedCallError, match="of a value per edge has no form"):
-        message.cumsum(0)
-    trace.finish(torch.zeros_like(X).index_add(0, index[1], message))
-    expected = X[INDEX[0]].tanh()
-    assert isinstance(message, Tensor)
-    for found in (message.cumsum(0), message[:, 0].sum(0, keepdim=True), message.detach()):
-        assert type(found) is Tensor
-    torch.testing.assert_close(message.detach(), expected)
-    torch.testing.assert_close(torch.from_numpy(message.numpy()), expected)
-    assert repr(message) == repr(message.detach())
 
 
 def test_different_edges_are_different_programs() -> None:

@@ -220,10 +220,11 @@ LAYERS: dict[str, tuple[Make, tuple[str, ...]]] = {
     "GMMConv, separate": (lambda p: p.GMMConv(K, M, 2, 3, separate_gaussians=True), ("csr of features",)),
     "GraphConv": (
         lambda p: p.GraphConv(K, M),
-        ("csr", "csc", "coo, weights with gradient", "EdgeIndex and weights", "pair without destinations, size",
-         "pair without destinations, EdgeIndex", "static by name", "static and weights", "static pair"),
+        ("csr", "csc", "not coalesced", "coo, weights with gradient", "EdgeIndex and weights",
+         "pair without destinations, size", "pair without destinations, EdgeIndex", "static by name",
+         "static and weights", "static pair"),
     ),
-    "GraphConv of maxima": (lambda p: p.GraphConv(K, M, aggr="max"), ("not coalesced", "static of two axes")),
+    "GraphConv of maxima": (lambda p: p.GraphConv(K, M, aggr="max"), ("EdgeIndex", "static of two axes")),
     "GraphConv of means": (lambda p: p.GraphConv(K, M, aggr="mean"), ("coo", "static pair")),
     "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(K, M), ("coo", "EdgeIndex by destination", "static csr")),
     "TransformerConv": (

@@ -129,7 +129,7 @@ def test_traced_layers(name: str) -> None:
 
 
 def test_recorded_values_are_where_the_tensors_are() -> None:
-    trace = Trace(SimpleNamespace(note=id, tape=None))  # pyright: ignore[reportArgumentType]
+    trace = Trace(SimpleNamespace(tape=None))  # pyright: ignore[reportArgumentType]
     trace.place(torch.device("cuda", 1))
     value: Any = trace.record(
         trace.leaf(torch.ones(3, 2), "row", torch.Size((3, 2))), torch.Size((3, 2)), torch.float32

@@ -26,9 +26,12 @@ from tests.modules.pyg_call_forms import (
     WEIGHTS,
     K,
     M,
+    Make,
     N,
+    adjacency,
     assert_same,
     compiled_only,
+    draw,
     features,
     leaves,
     outcome,
@@ -90,6 +93,13 @@ def test_calls_that_the_original_cannot_run(layer: str, form: str) -> None:
         dacergnn.optimize(copy.deepcopy(original))(*args, **kwargs)
 
 
+def writes_to_a_part(h: Tensor) -> Tensor:
+    h = h * 1
+    part = h.detach()[0]
+    part.mul_(2)
+    return h
+
+
 MIXES: dict[str, Callable[[Tensor], Tensor]] = {
     "mean over graphs": lambda h: h - h.mean(0),
     "mean over nodes": lambda h: h - h.mean(1, keepdim=True),
@@ -99,6 +109,8 @@ MIXES: dict[str, Callable[[Tensor], Tensor]] = {
     "a number for each graph": lambda h: h * torch.arange(3.0, dtype=h.dtype).view(3, 1, 1),
     "other axes": lambda h: h.transpose(0, 1),
     "what is sorted": lambda h: h.sort(1).values,
+    "writes": lambda h: torch.relu_(h) + h,
+    "writes to a part": writes_to_a_part,
 }
 
 
@@ -127,13 +139,6 @@ def test_torch_runs_what_mixes_static_graphs(name: str) -> None:
     assert_same(outcome(fast, args, {}), outcome(original, args, {}))
 
 
-def writes_to_a_part(h: Tensor) -> Tensor:
-    h = h * 1
-    part = h.detach()[0]
-    part.mul_(2)
-    return h
-
-
 def hooks(h: Tensor) -> Tensor:
     h.register_hook(lambda gradient: 3 * gradient)
     return h.relu()
@@ -151,13 +156,133 @@ def test_gradients_of_static_graphs_are_asked_of_the_original(mix: Callable[[Ten
     assert_same(outcome(fast, args, {}), outcome(original, args, {}))
 
 
-@pytest.mark.parametrize("mix", [lambda h: torch.relu_(h) + h, writes_to_a_part])
-def test_writes_to_static_graphs_run_the_original(mix: Callable[[Tensor], Tensor]) -> None:
-    original, _ = pair_of(lambda _: mixing(mix))
-    x = features(3)
-    with pytest.warns(UserWarning, match="may mix the graphs of a batch|is written to in place"):
-        found = dacergnn.optimize(copy.deepcopy(original))(x[:, :, :], EDGES % 3)
-    assert_close(found, original(x, EDGES % 3), 1e-10)
+class Twice(pyg().MessagePassing):
+    """Messages before and after a write, which are results by themselves; nodes do not lie one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="mean")
+        self.lin = nn.Linear(K, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.lin(x).mT.contiguous().mT
+        first = self.propagate(edge_index, x=h)
+        return first, self.propagate(edge_index, x=h.mul_(2)) * first.tanh()
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j
+
+
+MEANS = LAYERS["GraphConv of means"][0]
+
+
+@pytest.mark.parametrize(("make", "count"), [(MEANS, 10), (lambda _: Twice(), 4)])
+def test_static_graphs_of_several_sizes(make: Make, count: int) -> None:
+    """There may be more sizes than a layer has networks."""
+    original, fast = pair_of(make)
+    for i in range(count):
+        args = draw(2 + i % 3, N + i, K).requires_grad_(), EDGES[:, i:]
+        with compiled_only():
+            found = outcome(fast, args, {})
+        assert_same(found, outcome(original, args, {}))
+
+
+def catches(adj: Tensor, x: Tensor) -> Tensor:
+    try:
+        return adj @ x * adj._nnz()
+    except Exception:
+        return x
+
+
+class Deep(pyg().MessagePassing):
+    """A layer with layers in it."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.first, self.second = pyg().LEConv(K, K), pyg().GraphConv(K, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.second(self.first(x, edge_index) + self.propagate(edge_index, x=x), edge_index)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ")
+@pytest.mark.parametrize("form", ["csr", "EdgeIndex"])
+def test_layers_within_layers(form: str) -> None:
+    original, fast = pair_of(lambda _: Deep())
+    args, kwargs = FORMS[form]()
+    for _ in range(2):
+        with compiled_only():
+            found = outcome(fast, args, kwargs)
+        assert_same(found, outcome(original, args, kwargs))
+    fast.second.propagate = lambda *_, **__: torch.zeros(N, M, dtype=torch.float64)  # type: ignore[method-assign]
+    with pytest.raises(UnsupportedCallError, match="propagate was set on the layer"):
+        fast(*args)
+
+
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "shape": lambda a, x: (a @ x) * a.shape[0] * a.size(1),
+    "layout": lambda a, x: torch.matmul(a, x) if a.layout == torch.sparse_csr else x,
+    "class": lambda a, x: (a @ x) * a.values().sum() if isinstance(a, Tensor) else x,
+    "device": lambda a, x: (a @ x) + torch.ones(1, dtype=a.dtype, device=a.device),
+}
+OTHERS: dict[str, Callable[[Any, Any], Any]] = {
+    "torch.sparse": lambda a, x: torch.sparse.mm(a, x),
+    "dense": lambda a, x: a.to_dense() @ x,
+    "transposed": lambda a, x: a.t() @ x,
+    "kind": lambda a, x: (a @ x) if a.is_sparse_csr else x,
+    "scaled": lambda a, x: (a * 2) @ x,
+    "type": lambda a, x: (a @ x) if type(a) is Tensor else x,
+    "errors": catches,
+}
+
+
+class Multiplied(pyg().MessagePassing):
+    multiply: Callable[[Tensor, Tensor], Tensor]
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(K, M)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.lin(self.propagate(edge_index, x=x))
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j
+
+    def message_and_aggregate(self, edge_index: Tensor, x: Tensor) -> Tensor:
+        return type(self).multiply(edge_index, x)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ")
+@pytest.mark.parametrize("name", [*PRODUCTS, *OTHERS])
+def test_what_users_do_with_an_adjacency(name: str) -> None:
+    multiply = staticmethod((PRODUCTS | OTHERS)[name])
+    layer = type("Multiplied", (Multiplied,), {"multiply": multiply, "__module__": __name__})
+    original, _ = pair_of(lambda _: layer())
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    args, kwargs = FORMS["csr"]()
+    with compiled_only() if name in PRODUCTS else pytest.warns(UserWarning, match="runs uncompiled"):
+        found = outcome(fast, args, kwargs)
+    assert_same(found, outcome(original, args, kwargs))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse ")
+@pytest.mark.parametrize("trains", [False, True])
+def test_largest_messages_of_an_adjacency(trains: bool) -> None:
+    """torch gives a gradient to one of several equal products only."""
+    original, _ = pair_of(lambda p: p.GraphConv(K, M, aggr="max"))
+    fast = dacergnn.optimize(copy.deepcopy(original))
+    args = torch.ones(N, K, dtype=torch.float64, requires_grad=trains), adjacency("csr", torch.ones_like(WEIGHTS))
+    with torch.set_grad_enabled(trains):
+        if trains:
+            with pytest.warns(UserWarning, match="has no form in a program"):
+                assert_same(outcome(fast, args, {}), outcome(original, args, {}))
+        else:
+            with compiled_only():
+                found = fast(*args)
+            assert_close(found, original(*args), 1e-8)
 
 
 # -- matrices of torch_sparse, as far as they are looked at ----------------------------------------------------------

@@ -7,10 +7,8 @@ they were imported.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from dacergnn.frontends.dgl.messages import at, combined, infinite, reduced, sof
 from dacergnn.frontends.dgl.refusals import unsupported
 from dacergnn.frontends.dgl.stand_in import Index
 from dacergnn.frontends.dgl.typed_products import typed_product
+from dacergnn.frontends.substitution import replace, substitute
 from dacergnn.frontends.symbolic.callers import LIBRARIES
 
 VERSION = "1.1"
@@ -43,28 +42,13 @@ def install() -> None:
             folder = Path(import_module("dgl").__path__[0])
             LIBRARIES.extend(str(part) for part in folder.iterdir() if part.name != "nn")
             inner: Any = import_module("dgl.backend.pytorch.sparse")
-            for name, substitute in (("gspmm", _gspmm), ("gsddmm", _gsddmm), ("edge_softmax", _edge_softmax),
+            for name, instead in (("gspmm", _gspmm), ("gsddmm", _gsddmm), ("edge_softmax", _edge_softmax),
                                      ("edge_softmax_hetero", _softmax_across)):  # fmt: skip
-                _substitute(getattr(inner, name), substitute)
-            _replace(import_module("dgl.ops.gather_mm").gather_mm, _gather_mm)
-            _replace(inner.segment_mm, _segment_mm)
+                substitute(getattr(inner, name), Index, instead)
+            replace(import_module("dgl.ops.gather_mm").gather_mm, _gather_mm)
+            replace(inner.segment_mm, _segment_mm)
             torch.compiler.allow_in_graph(typed_product)
             _installed.append(True)
-
-
-def _substitute(function: Any, substitute: Callable[..., Any]) -> None:
-    """Has torch capture a substitute where a stand-in's index is among the arguments."""
-    own = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-
-    def chosen(*args: Any, **kwargs: Any) -> Any:
-        stands_in = isinstance(args[0] if args else None, Index)
-        return substitute(*args, **kwargs) if stands_in else own(*args, **kwargs)
-
-    _replace(function, chosen)
-
-
-def _replace(function: Any, substitute: Callable[..., Any]) -> None:
-    torch.compiler.substitute_in_graph(function, skip_signature_check=True)(substitute)
 
 
 def _gspmm(index: Index, op: str, reduction: str, lhs: Any, rhs: Any) -> Tensor:

@@ -32,16 +32,8 @@ class LayerCall:
     must agree with its first axes, or hold one row, which torch spreads.
     """
 
-    def __init__(
-        self,
-        trace: Trace,
-        shapes: list[tuple[torch.Size, torch.dtype]],
-        dtype: torch.dtype,
-        rows: Tensor | None = None,
-    ) -> None:
+    def __init__(self, trace: Trace, shapes: list[tuple[torch.Size, torch.dtype]], dtype: torch.dtype) -> None:
         self.trace = trace
-        self.rows = rows
-        """The edges [n] that values have rows of; None where they have rows of all edges, or of nodes."""
         self.shapes = [shape for shape, _ in shapes]
         self.shape = self.shapes[0]
         """The shape of the result, or of the first of several results."""
@@ -111,8 +103,6 @@ class LayerCall:
         tensor = self._converted(tensor)
         own_shape = self.trace.shape(tensor)
         if tensor.dim() == len(shape) and own_shape[0] == shape[0] != 1:
-            if self.rows is not None:
-                raise Untranslatable
             expr = self.trace.leaf(tensor, "row", own_shape)
             return expr if _prefix(tensor.shape[1:], shape[1:]) else _repeated(expr, tensor.shape[1:], shape[1:])
         own = (1,) * (len(shape) - tensor.dim()) + tuple(own_shape)

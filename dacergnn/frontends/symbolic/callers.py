@@ -8,17 +8,16 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
 import torch
 
 from dacergnn.frontends.frontend import GRAPH_LIBRARIES
 from dacergnn.library_nodes.place import Place
 
-Caller = tuple[CodeType, int] | str
-"""An instruction: code, and its position there; or the frames that led to it, as torch has noted them as text."""
+Caller = str
+"""The frames that led to an instruction, as torch has noted them as text."""
 
 
 def _names(folder: Path) -> list[str]:
@@ -64,10 +63,10 @@ def _entry(frames: str) -> tuple[str, int, str, str]:
     return (users or own or [("unknown place", 0, "", "")])[-1]
 
 
-def frames(until: int = 0) -> Iterator[FrameType]:
-    """Yields the frames of code outside of `LIBRARIES`, from the innermost to the one whose id is ``until``."""
+def _frames() -> Iterator[FrameType]:
+    """Yields the frames of code outside of `LIBRARIES`, from the innermost."""
     frame, libraries = sys._getframe(1), tuple(LIBRARIES)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and id(frame) != until:
+    while frame is not None:
         if not frame.f_code.co_filename.startswith(libraries):
             yield frame
         frame = frame.f_back
@@ -76,42 +75,29 @@ def frames(until: int = 0) -> Iterator[FrameType]:
 def caller_text() -> str:
     """Returns file, line and function of the user's code that called torch."""
     if _read.frames is not None:
-        file, line, name, _ = _entry(_read.frames)
-        return f"{Path(file).name}, line {line}, in {name}"
-    for frame in frames():
+        return text_of(_read.frames)
+    for frame in _frames():
         return f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
     return "unknown place"
 
 
-def find_caller(until: int) -> Caller | None:
-    """Returns what calls torch in the code of a layer; in that of a graph library only if nobody else called it.
+def text_of(frames: str) -> str:
+    """Returns file, line and function of the innermost frame of a text that is of users."""
+    file, line, name, _ = _entry(frames)
+    return f"{Path(file).name}, line {line}, in {name}"
 
-    Args:
-        until: The id of the frame that called the layer.
-    """
-    if _read.frames is not None:
-        return _read.frames
-    found: Caller | None = None
-    for frame in frames(until):
-        name = str(frame.f_globals.get("__name__"))
-        if name.endswith(_GENERATED):
-            continue
-        if name.partition(".")[0] not in GRAPH_LIBRARIES:
-            return frame.f_code, frame.f_lasti
-        found = found or (frame.f_code, frame.f_lasti)
-    return found
+
+def find_caller() -> Caller | None:
+    """Returns what calls torch in the code of a layer, if torch has noted it."""
+    return _read.frames
 
 
 def place_of(caller: Caller) -> Place:
     """Returns the place of an instruction in its source."""
-    if isinstance(caller, str):
-        file, number, _, marks = _entry(caller)
-        source = linecache.getline(file, number)
-        before = len(source) - len(source.lstrip()) + len(marks) - len(marks.lstrip()) - _INDENT
-        return Place(file, number, before + 1 if marks else 1)
-    code, instruction = caller
-    line, _, column, _ = next(islice(code.co_positions(), instruction // 2, None))
-    return Place(code.co_filename, line or code.co_firstlineno, (column or 0) + 1)
+    file, number, _, marks = _entry(caller)
+    source = linecache.getline(file, number)
+    before = len(source) - len(source.lstrip()) + len(marks) - len(marks.lstrip()) - _INDENT
+    return Place(file, number, before + 1 if marks else 1)
 
 
 def failing_line(error: BaseException) -> str:
@@ -122,13 +108,3 @@ def failing_line(error: BaseException) -> str:
         return "the call"
     last = own[-1]
     return f"{Path(last.filename).name}, line {last.lineno}, in {last.name}: `{last.line}`"
-
-
-def is_own_fault(error: BaseException) -> bool:
-    """Returns whether an error shows a fault of this package: a lookup in its own code fails, or it calls itself.
-
-    Other errors in its frames are torch's, about what the user computes.
-    """
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    inside = last.filename.startswith(tuple(_PACKAGE)) and not last.name.startswith("__get")
-    return inside and isinstance(error, (AttributeError, LookupError, NameError, AssertionError, RecursionError))

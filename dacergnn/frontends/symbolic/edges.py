@@ -74,14 +74,20 @@ class EdgeForm(NamedTuple):
         sizes = tuple(map(number, self.sizes))
         return graphs.find_edges(self.tensors, (*sizes, self.flipped, *self.counts), own, self.encode)
 
+    @property
+    def ends(self) -> Tensor:
+        """Returns sources and destinations, [2, E]."""
+        edge_index = torch.stack(self.tensors[:2]) if self.paired else self.tensors[0]
+        return edge_index.flip(0) if self.flipped else edge_index
+
     def encode(self) -> HeteroGraph:
         """Encodes the graph anew."""
-        edge_index, *types = (torch.stack(self.tensors[:2]), *self.tensors[2:]) if self.paired else self.tensors
+        types = self.tensors[1 + self.paired :]
         src, dst = map(number, self.sizes)
         named_types = dict(zip(self.typed, types, strict=True))
         edge_types, node_types = self.counts
         return HeteroGraph.from_arrays(
-            edge_index.flip(0) if self.flipped else edge_index, named_types.get("etype"),
+            self.ends, named_types.get("etype"),
             num_nodes=(src, dst), num_edge_types=edge_types, node_type=named_types.get("ntype"),
             num_node_types=node_types, bipartite=self.bipartite,
         )  # fmt: skip
@@ -94,8 +100,10 @@ class EdgeSet:
     values, and by the rows of the values that aggregations add to.
     """
 
-    paired = False
+    paired: bool = False
     """Tells whether sources and destinations are tensors of their own."""
+    replayed = True
+    """Tells whether torch can compute values along these edges as they are noted, if a program cannot."""
 
     def __init__(self, trace: Notes, edge_index: Tensor, flipped: bool) -> None:
         self.trace = trace
@@ -198,46 +206,69 @@ class PairedEdges(EdgeSet):
         return (first, self.destinations, *types)
 
 
+class PartedForm(NamedTuple):
+    """Describes a graph of equal parts.
+
+    Args:
+        tensors: What a part is made of.
+        one: How it is made of these.
+        parts: The number of parts.
+    """
+
+    tensors: tuple[Tensor, ...]
+    one: EdgeForm
+    parts: int
+
+    def find(self, graphs: GraphFinder, own: bool) -> HeteroGraph:
+        """Returns the encoded graph; ``own`` tells that the caller keeps the tensors."""
+        sizes = (*map(number, self.one.sizes), self.one.flipped, self.one.paired, "parts", number(self.parts))
+        return graphs.find_edges(self.tensors, sizes, own, self.encode)
+
+    def encode(self) -> HeteroGraph:
+        """Encodes the graph anew."""
+        ends, counts = self.one.ends, [*map(number, self.one.sizes)]
+        # Checked here, because ids that are too large would lead to nodes of other parts.
+        check_ranges(*[
+            IndexRange(f"edge_index[{1 - i if self.one.flipped else i}]", ends[i], counts[i], f"{what} nodes", "x")
+            for i, what in enumerate(("source", "destination"))
+        ])  # fmt: skip
+        parts = number(self.parts)
+        starts = torch.arange(parts, device=ends.device).view(-1, 1)
+        spread = [(row + starts * n).view(-1) for row, n in zip(ends, counts, strict=True)]
+        src, dst = [n * parts for n in counts]
+        return HeteroGraph.from_arrays(
+            torch.stack(spread), None, num_nodes=(src, dst), num_edge_types=1, bipartite=self.one.bipartite
+        )
+
+
 class PartedEdges(EdgeSet):
-    """Holds the edges of a graph of equal parts, each with the edges of ``one``, part after part."""
+    """Holds the edges of a graph of equal parts, each with the edges of ``one``, part after part.
+
+    Its numbers of rows are those of one part.
+    """
+
+    replayed = False
 
     def __init__(self, one: EdgeSet, parts: int) -> None:
         super().__init__(one.trace, one.edge_index, one.flipped)
-        self.parts = parts
-        self.count = one.count * parts
+        self.one, self.parts, self.paired, self.seen = one, parts, one.paired, one.seen
+        self.count = one.trace.times(one.count, parts)
 
     @staticmethod
     def of(one: EdgeSet, parts: int) -> PartedEdges:
         """Returns the edges of ``parts`` parts like ``one``; it is the same object at every call."""
-        if parts not in one.parted:
-            one.parted[parts] = PartedEdges(one, parts)
-        return one.parted[parts]
+        return one.parted.setdefault(number(parts), PartedEdges(one, parts))
 
-    def form(self) -> Form | None:
-        return None
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.one.tensors[: 1 + self.paired]
 
-    def find(self, graphs: GraphFinder, argument_ids: set[int]) -> HeteroGraph:
-        own = id(self.edge_index) in argument_ids
-        sizes = tuple(map(number, self.sizes))
-        return graphs.find_edges(self.tensors, (*sizes, self.flipped, "parts", self.parts), own, self.encode)
+    def form(self) -> Form:
+        one = EdgeForm(self.tensors, (), (None, None), self.sizes, self.flipped, self.bipartite, self.paired)
+        return PartedForm(self.tensors, one, self.parts)
 
     def choose_by(self, side: str, types: Tensor, count: int) -> bool:
         return False
-
-    def encode(self) -> HeteroGraph:
-        ends = self.edge_index.flip(0) if self.flipped else self.edge_index
-        counts = [n // self.parts for n in self.sizes]
-        # Checked here, because ids that are too large would lead to nodes of other parts.
-        check_ranges(*[
-            IndexRange(f"edge_index[{1 - i if self.flipped else i}]", ends[i], counts[i], f"{what} nodes", "x")
-            for i, what in enumerate(("source", "destination"))
-        ])  # fmt: skip
-        starts = torch.arange(self.parts, device=ends.device).view(-1, 1)
-        spread = [(row + starts * n).view(-1) for row, n in zip(ends, counts, strict=True)]
-        src, dst = map(number, self.sizes)
-        return HeteroGraph.from_arrays(
-            torch.stack(spread), None, num_nodes=(src, dst), num_edge_types=1, bipartite=self.bipartite
-        )
 
 
 def equal(a: Tensor, b: Tensor) -> bool:

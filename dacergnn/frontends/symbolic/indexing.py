@@ -12,7 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, JoinedIndex, row_of, untracked
-from dacergnn.frontends.symbolic.expr import Expr, const, version
+from dacergnn.frontends.symbolic.expr import Expr
 from dacergnn.frontends.symbolic.joined import joined_ends, split
 from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
 from dacergnn.frontends.symbolic.sizes import number
@@ -23,22 +23,14 @@ INDEXING: dict[Any, Callable[..., Any]] = {}
 """Torch function -> the function that records it, which returns None for calls that it does not handle."""
 
 
-def _handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Has a function record these functions of torch."""
+
     def register(handler: Callable[..., Any]) -> Callable[..., Any]:
         INDEXING.update(dict.fromkeys(functions, handler))
         return handler
 
     return register
-
-
-@_handles(torch.index_select, Tensor.index_select)
-def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
-    if isinstance(index, EndIndex) and not _is_rows(x, dim) and x.is_floating_point():
-        raise UnsupportedCallError(
-            f"nodes stand along axis {dim % x.dim()} of values of shape {list(x.shape)}; compiled layers take them "
-            "along the first one."
-        )
-    return gather(trace, x, index)
 
 
 def gather(trace: Trace, x: Any, index: Any) -> Value | None:
@@ -104,23 +96,23 @@ def _without_guard(expr: Expr, side: str) -> Expr:
     return total if shifted and 0.0 <= guard < 2.0**-53 else expr
 
 
-@_handles(torch.nn.functional.embedding)
+@handles(torch.nn.functional.embedding)
 def _embedding(trace: Trace, index: Any, weight: Any, *_: Any, **options: Any) -> Any:
     plain = not any(options.get(o) for o in ("max_norm", "scale_grad_by_freq", "sparse"))
     return gather(trace, weight, index) if plain and options.get("padding_idx") is None else None
 
 
-@_handles(torch.scatter_add, Tensor.scatter_add)
+@handles(torch.scatter_add, Tensor.scatter_add)
 def _scatter_add(trace: Trace, target: Any, dim: int, index: Any, src: Any) -> Any:
     return _scatter(trace, target, dim, index, src, "+=", (torch.scatter_add,))
 
 
-@_handles(Tensor.scatter_add_)
+@handles(Tensor.scatter_add_)
 def _scatter_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
     return _bound(target, lambda: _scatter_add(trace, target, *args, **options))
 
 
-@_handles(torch.scatter_reduce, Tensor.scatter_reduce)
+@handles(torch.scatter_reduce, Tensor.scatter_reduce)
 def _scatter_reduce(
     trace: Trace, target: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
@@ -131,17 +123,17 @@ def _scatter_reduce(
     return _scatter(trace, target, dim, index, src, reduction, call)
 
 
-@_handles(Tensor.scatter_reduce_)
+@handles(Tensor.scatter_reduce_)
 def _scatter_reduce_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
     return _bound(target, lambda: _scatter_reduce(trace, target, *args, **options))
 
 
-@_handles(torch.index_add, Tensor.index_add)
+@handles(torch.index_add, Tensor.index_add)
 def _index_add(trace: Trace, target: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
     return _scatter(trace, target, dim, index, source, "+=", (torch.index_add,)) if alpha == 1 else None
 
 
-@_handles(Tensor.index_add_)
+@handles(Tensor.index_add_)
 def _index_add_(trace: Trace, target: Any, *args: Any, **options: Any) -> Any:
     return _bound(target, lambda: _index_add(trace, target, *args, **options))
 
@@ -262,17 +254,17 @@ for _function in (Tensor.view, Tensor.reshape, torch.reshape, Tensor.unsqueeze, 
     _view(_function)
 
 
-@_handles(torch.cat, torch.concat, torch.concatenate)
+@handles(torch.cat, torch.concat, torch.concatenate)
 def _cat(trace: Trace, tensors: Any, dim: int = 0) -> Any:
     return joined_ends(trace, *tensors) if dim == 0 and len(tensors) == 2 else None
 
 
-@_handles(Tensor.unbind, torch.unbind)
+@handles(Tensor.unbind, torch.unbind)
 def _unbind(trace: Trace, x: Any, dim: int = 0) -> Any:
     return (row_of(x, 0), row_of(x, 1)) if isinstance(x, EdgeIndex) and dim == 0 else None
 
 
-@_handles(Tensor.__getitem__)
+@handles(Tensor.__getitem__)
 def _getitem(trace: Trace, x: Any, index: Any) -> Any:
     if isinstance(x, EdgeIndex):
         return row_of(x, index) if type(index) is int else None
@@ -280,48 +272,7 @@ def _getitem(trace: Trace, x: Any, index: Any) -> Any:
         return gather(trace, x, index)
     if type(x) is not Value:
         return None
-    if isinstance(index, Tensor):
-        return _chosen(trace, x, index)
-    return _part(trace, x, index if type(index) is tuple else (index,))
-
-
-def _chosen(trace: Trace, x: Value, index: Tensor) -> Value | None:
-    """Returns the rows of some edges, chosen by numbers or by a mask; None for other values and indices."""
-    edges, expr = x.node.expr.edges, x.node.expr
-    if trace.runtime.in_torch:  # the rows are looked at, and are others in other calls
-        return None
-    if edges is None or not expr.on_edges or x.node.rows is not None or index.dim() != 1 or index.is_inference():
-        return None
-    rows = index.nonzero().view(-1) if index.dtype is torch.bool else index.clone()
-    count, every = rows.size(0), edges.count
-    if rows.dtype is not torch.int64 or count in (0, 1, every):  # an index of all edges may reorder them
-        return None
-    numbers = rows.unique()  # torch gives a row that is written twice two gradients
-    if numbers.size(0) < count or int(numbers[0]) < 0 or int(numbers[-1]) >= every:
-        return None
-    call = (Tensor.__getitem__, (x.node, index), {}, None)
-    value = trace.record(expr, torch.Size((count, *x.shape[1:])), x.dtype, call)
-    _, value.node.rows = trace.chosen.setdefault((id(index), version(index)), (index, rows))
-    return value
-
-
-@_handles(Tensor.__setitem__)
-def _setitem(trace: Trace, target: Any, index: Any, value: Any) -> Any:
-    """Writes rows of some edges to a value of all edges, which stands for the result from now on."""
-    if type(target) is not Value or type(value) is not Value or type(index) is not Tensor:
-        return None
-    _, rows = trace.chosen.get((id(index), version(index)), (None, None))
-    if rows is None or value.node.rows is not rows or held(target) is not None or not target.alone():
-        return None
-    start, edges = target.node.expr, value.node.expr.edges
-    if edges is None or target.shape != (edges.count, *value.shape[1:]) or target.dtype is not value.dtype:
-        return None
-    if not (start.uniform or (start.on_edges and start.edges is edges)):
-        return None
-    mask = torch.zeros(edges.count, dtype=target.dtype, device=trace.device).index_fill(0, rows, 1.0)
-    written = apply("gt", trace.leaf(mask, "row", mask.shape), const(0.5))
-    target.node = trace.record(apply("where", written, value.node.expr, start), target.shape, target.dtype).node
-    return target
+    return None if isinstance(index, Tensor) else _part(trace, x, index if type(index) is tuple else (index,))
 
 
 def _part(trace: Trace, x: Value, index: tuple[Any, ...]) -> Value:
@@ -344,6 +295,4 @@ def _part(trace: Trace, x: Value, index: tuple[Any, ...]) -> Value:
             raise Untranslatable
         own = torch.Size((*part.shape[:dim], stop - start, *part.shape[dim + 1 :]))
         part = Value(trace, Node(part_of(call, part, dim, start, stop), own, x.dtype))
-    value = trace.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)
-    value.node.rows = x.node.rows
-    return value
+    return trace.record(part.node.expr, shape, x.dtype, (Tensor.__getitem__, (x.node, index), {}, None), x)

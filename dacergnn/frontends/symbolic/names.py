@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from dacergnn.library_nodes.form import ENTITY, GRADIENT
 from dacergnn.library_nodes.operators import OPERATORS
@@ -26,17 +26,12 @@ class Names:
     inputs: Mapping[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
-    def of(cls, module: nn.Module) -> Names:
-        """Returns the names of a layer: ``lin_weight`` for the parameter ``lin.weight``; layers of a class share them.
-
-        So do equal parts of a layer, ``first.lin.weight`` and ``second.lin.weight``, since programs are known by their
-        texts. What cannot be the name of an array is left out.
-        """
-        return cls.of_paths(type(module).__name__, (*module.named_parameters(), *module.named_buffers()))
-
-    @classmethod
     def of_paths(cls, kind: str, tensors: Iterable[tuple[str, Tensor]]) -> Names:
-        """Returns the names for a class, and for tensors by their paths in the module."""
+        """Returns the names of a layer of a class: ``lin_weight`` for the tensor ``lin.weight``.
+
+        Equal parts of a layer, ``first.lin.weight`` and ``second.lin.weight``, share names, since programs are known by
+        their texts. What cannot be the name of an array is left out.
+        """
         named = [(_short(path), tensor) for path, tensor in tensors]
         inputs = {id(tensor): name for name, tensor in reversed(named) if _is_readable(name)}
         return cls(kind if _is_readable(kind) else cls.program, inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from abc import ABC, abstractmethod
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic.sizes import Size, number
 from dacergnn.frontends.symbolic.tape import Tape
 
 
@@ -23,12 +25,11 @@ class Notes(ABC):
     def __init__(self, tape: Tape | None) -> None:
         self.tape = tape
         self.grad = torch.is_grad_enabled()
-        self.finished = False
-        """True when the call is over. Values that users' code has kept act like other tensors then."""
         self.values: list[weakref.ref[Any]] = []
         """Weak references to all values."""
         self._arguments: dict[int, tuple[Tensor, Tensor]] = {}
         """Tensors that were passed to the call, by their ids, each with what stands for it."""
+        self._products: dict[object, int] = {}
         self._device: torch.device | None = None
 
     @abstractmethod
@@ -52,6 +53,16 @@ class Notes(ABC):
         """Returns the shape of a tensor; the tape notes the uses of sizes that may differ in other calls."""
         tape = self.tape
         return tensor.shape if tape is None else tape.shape(tensor)
+
+    def times(self, a: int, b: int) -> int:
+        """Returns a product of sizes, which the tape notes as a size of its own."""
+        result, tape = number(a) * number(b), self.tape
+        if tape is None or not (type(a) is Size or type(b) is Size):
+            return result
+        key = tuple(sorted([str(size.role) if type(size) is Size else str(size) for size in (a, b)]))
+        if key not in self._products:
+            self._products[key] = tape.derived(operator.mul, (a, b), {}, result)
+        return self._products[key]
 
     def torch(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls a function of torch on tensors that hold numbers; the tape notes the call."""

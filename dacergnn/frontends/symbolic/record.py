@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from inspect import signature
 from math import prod
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic import activations, axes, elementwise, masks, products
+from dacergnn.frontends.symbolic import activations, axes, elementwise, masks, parted, products
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
 from dacergnn.frontends.symbolic.callers import caller_text
 from dacergnn.frontends.symbolic.dispatch import records
@@ -23,8 +22,8 @@ from dacergnn.frontends.symbolic.table import IN_PLACE, MASKS, RULES, VIEWS, Rul
 from dacergnn.frontends.symbolic.trace import Trace, transforms
 from dacergnn.frontends.symbolic.value import Value, held
 
-RULE_MODULES = (activations, axes, elementwise, masks, products)
-"""Modules that fill the table of rules when they are imported."""
+RULE_MODULES = (activations, axes, elementwise, masks, parted, products)
+"""Modules that fill the tables of rules and of indexing when they are imported."""
 COUNTS = {
     getattr(owner, name)
     for owner in (torch, Tensor)
@@ -53,11 +52,6 @@ OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_base
 """Attributes that tell how a tensor was computed; a recorded value has those of the tensor that it becomes."""
 
 
-HOOKS = {Tensor.register_hook, Tensor.retain_grad, Tensor.register_post_accumulate_grad_hook}
-BACKWARDS = {func: signature(func) for func in (torch.autograd.grad, torch.autograd.backward, Tensor.backward)}
-_DETACHES = {Tensor.detach, torch.detach}
-
-
 @records
 def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Records a function and returns its value, or runs it in torch where no program expresses it.
@@ -72,12 +66,8 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _find(kwargs.values(), values, ends)
     trace = values[0].owner if values else ends[0].edges.trace
     assert isinstance(trace, Trace)
-    if values and not trace.finished:
+    if values:
         check_modes(trace)
-    if trace.finished:
-        with torch.set_grad_enabled(trace.grad):
-            args, kwargs = trace.results(args), trace.results(kwargs)
-        return func(*args, **kwargs)
     rule = RULES.get(func)
     try:
         if kwargs.get("inplace"):
@@ -86,7 +76,6 @@ def record(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return apply_rule(trace, rule, func, args, kwargs, values)
         indexing = INDEXING.get(func)
         if indexing is not None:
-            _are_used(values)
             result = indexing(trace, *args, **kwargs)
             if result is not None:
                 return result
@@ -163,8 +152,6 @@ def apply_rule(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
     """Records one function as the rule says."""
-    if func not in _DETACHES:
-        _are_used(values)
     if len(values) > 1:
         _one_set_of_edges(trace, values)
     try:
@@ -177,8 +164,7 @@ def apply_rule(
     elements = _elements_of(func, values) if shapes[0][1] is torch.bool else shapes[0][1]
     if not trace.takes(elements):
         raise Untranslatable
-    rows = _rows_of(values)
-    call = LayerCall(trace, shapes, elements, rows)
+    call = LayerCall(trace, shapes, elements)
     translated = rule(call, *args, **kwargs)
     exprs = translated if several else (translated,)
     like = values[0] if func in VIEWS else None
@@ -188,7 +174,7 @@ def apply_rule(
         for i, (expr, (shape, dtype)) in enumerate(zip(exprs, shapes, strict=True))
     ]
     for result in results:
-        result.node.rows, result.node.elements = rows, elements
+        result.node.elements = elements
     return tuple(results) if several else results[0]
 
 
@@ -197,14 +183,6 @@ def _elements_of(func: Any, values: list[Value]) -> torch.dtype:
     if not any(v.node.expr.edges is not None for v in values) or not (func in MASKS or func in VIEWS):
         raise Untranslatable
     return values[0].node.elements
-
-
-def _rows_of(values: list[Value]) -> Tensor | None:
-    """Returns the edges that all values have rows of; None where they have rows of all edges, or of nodes."""
-    chosen = next((v.node.rows for v in values if v.node.rows is not None), None)
-    if chosen is not None and not all(v.node.rows is chosen or v.node.expr.uniform for v in values):
-        raise UnsupportedCallError(f"values of different edges meet ({caller_text()}).")
-    return chosen
 
 
 def _nodes(tree: Any) -> Any:
@@ -257,16 +235,8 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     """Runs a function of values of nodes in torch, after they have been computed."""
     if any(v.node.expr.on_edges for v in values) and not trace.runtime.in_torch:
         raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
-    if func in HOOKS and not trace.given(held(args[0])):
-        raise UnsupportedCallError(
-            f"{spelled(func)} of a value that is computed on the way ({caller_text()}): second derivatives pass the "
-            "hook where torch saves the value, and programs save other ones."
-        )
-    if func in BACKWARDS:
-        return _gradients(trace, func, args, kwargs)
     if not writes(func, kwargs):
         result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
-        _are_used(values)
         for value in values:
             trace.exposes(value, result)
         return result
@@ -279,34 +249,6 @@ def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     result = trace.torch(func, real, *trace.results(args[1:]), **trace.results(kwargs))
     target.node = trace.written(real, target.shape)
     return target if result is real else result
-
-
-def _are_used(values: Iterable[Value]) -> None:
-    if torch.is_grad_enabled():
-        for value in values:
-            value.node.used = True
-
-
-def _leads_through(trace: Trace, value: Any) -> None:
-    """Gives a value a tensor of its own, which may have a hook: all that is computed from now on leads through it.
-
-    Raises:
-        UnsupportedCallError: Something has been computed from the value before.
-    """
-    if type(value) is not Value or trace.given(value.node.real):
-        return
-    if value.node.used:
-        raise UnsupportedCallError(f"a gradient is asked for of a value that is in use by then ({caller_text()}).")
-    (real,) = trace.results((value,))
-    value.node = trace.written(trace.torch(Tensor.view_as, real, real), value.shape)
-
-
-def _gradients(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs a function of `torch.autograd` whose ``inputs`` are values."""
-    inputs = BACKWARDS[func].bind(*args, **kwargs).arguments.get("inputs") or ()
-    for value in inputs if isinstance(inputs, tuple | list) else (inputs,):
-        _leads_through(trace, value)
-    return trace.torch(func, *trace.results(args), **trace.results(kwargs))
 
 
 def writes(func: Any, kwargs: dict[str, Any]) -> bool:

@@ -53,6 +53,7 @@ class RowSet:
 
     bipartite = False
     unwritten = True
+    replayed = True
 
     tensors: tuple[Tensor, ...] = ()
     """No tensors tell what it consists of."""
@@ -80,7 +81,7 @@ class RowSets:
 
         The number of rows decides, so that it has to be known before all steps.
         """
-        if node.expr.uniform or node.rows is not None or len(_passes(node)) < _FEW:
+        if node.expr.uniform or len(_passes(node)) < _FEW:
             return None
         rows = node.shape[0]
         if tape is None or not tape.is_known_early(rows) or rows < MANY_ROWS:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dacergnn.frontends.frontend import ProgramSource
 from dacergnn.frontends.symbolic.edges import EdgeSet
@@ -25,17 +25,6 @@ class Runtime(Protocol):
     """Holds the names of programs and of their inputs."""
     in_torch: bool
     """Tells whether torch computes what no program expresses; otherwise that is an error."""
-
-    def known(self, module: nn.Module) -> nn.Module:
-        """Returns the module that users know in place of the recorded layer, or of a part of it."""
-        ...
-
-    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
-        """Notes a tensor that recorded values are computed from, perhaps after the layer has gone on.
-
-        If tensors of the user share the memory of a value, nobody may write to it.
-        """
-        ...
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         """Returns the types of elements that programs take on a device."""

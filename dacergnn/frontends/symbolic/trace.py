@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -47,15 +46,14 @@ class Trace(Notes):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.tape)
         self.runtime = runtime
-        self._caller = id(sys._getframe(1))  # pyright: ignore[reportPrivateUsage]
         self._inference = torch.is_inference_mode_enabled()
         self.transforms = transforms()
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
         self._row_sets = RowSets()
         self._own: dict[int, Tensor] = {}
-        self.chosen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        """Indices that chose some edges, by their ids and versions, each with the numbers of the edges."""
+        self.parted: dict[tuple[int, int], tuple[Tensor, Value]] = {}
+        """What stands for tensors [..., N, F], by their ids and versions, each with its tensor."""
 
     # Inputs
 
@@ -68,11 +66,6 @@ class Trace(Notes):
         tensors = [part for part in parts if isinstance(part, Tensor)]
         if any(is_alias_of(tensor, real) for tensor in tensors) or type(result) not in _WITHOUT_MEMORY:
             value.expose()
-            self.runtime.note(real, shared=True)
-
-    def has_edge_values(self, tree: Any) -> bool:
-        """Returns whether a structure holds a value per edge."""
-        return any(value.node.expr.on_edges for value in _values(tree))
 
     def alone(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls a function on tensors that hold numbers, as one step: what it does within is not noted."""
@@ -90,7 +83,6 @@ class Trace(Notes):
         expr = self._leaves.get(key)
         if expr is None:  # holds the tensor, so that the id stays its own
             expr = self._leaves[key] = Expr("leaf", (), (kind,), squeezed(shape), tensor)
-            self.runtime.note(tensor)
         return expr
 
     def value(self, tensor: Tensor) -> Value:
@@ -146,10 +138,8 @@ class Trace(Notes):
             )
         if self.grad and not tracked and expr.op not in ("const", "detach"):
             expr = Expr("detach", (expr,), (), expr.shape)
-        expr.caller = expr.caller or find_caller(self._caller)
+        expr.caller = expr.caller or find_caller()
         node = Node(expr, shape, dtype, (*call, tracked))
-        for tensor, _ in node.read:
-            self.runtime.note(tensor)
         return Value(self, node, None if like is None else like.aliases)
 
     def written(self, tensor: Tensor, shape: torch.Size) -> Node:
@@ -183,17 +173,6 @@ class Trace(Notes):
         self.materialise([v.node for v in _values(tree)])
         return plain(_replaced(tree))
 
-    def finish(self, tree: Any) -> Any:
-        """Returns the result of the call as `results` does, and ends the call.
-
-        Other values that users' code has kept are computed, too, since their operands may be written to later.
-        """
-        tensors = self.results(tree)
-        kept = [value.node for reference in self.values if (value := reference()) is not None]
-        self.materialise([node for node in kept if node.real is None])
-        self.finished = True
-        return tensors
-
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Computes the nodes that have not been computed yet."""
         pending: dict[tuple[EdgeSet | RowSet, torch.dtype], list[Node]] = {}
@@ -202,7 +181,7 @@ class Trace(Notes):
                 continue
             edges = node.expr.edges
             if not _needs_edges(node.expr):
-                may_run = self.runtime.in_torch and self.takes(node.elements)
+                may_run = self.runtime.in_torch and self.takes(node.elements) and _unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None:
                 with self._outermost():
@@ -256,7 +235,7 @@ class Trace(Notes):
                 assert node.real is not None
                 if self.runtime.in_torch:
                     self._tie(node.real, node.shape)
-                if not node.expr.uniform and node.rows is None:
+                if not node.expr.uniform:
                     node.expr.becomes_leaf(self._converted(node.real, node.elements))
         return node.real
 
@@ -279,7 +258,7 @@ class Trace(Notes):
             try:
                 self._run(edges, nodes)
             except UnsupportedCallError:
-                if not self.runtime.in_torch or any(node.rows is not None for node in nodes):
+                if not (edges.replayed and self.runtime.in_torch):
                     raise
                 for node in nodes:
                     self._replay(node)
@@ -303,8 +282,6 @@ class Trace(Notes):
             assert expr.tensor is not None
             node.real = _shaped(expr.tensor, node)
             views.setdefault(id(expr), []).append(node.real)
-            if node.rows is not None:
-                self.once("rows of some edges are chosen")
         if self.tape is not None:
             inputs = [input_origin(leaf, space) for leaf, space in zip(leaves, spaces, strict=True)]
             made = [
@@ -348,10 +325,8 @@ class Trace(Notes):
 
 
 def _shaped(tensor: Tensor, node: Node) -> Tensor:
-    """Returns the tensor of a value, selected from rows of all edges if it has rows of some edges only."""
-    if node.rows is None:
-        return in_shape(tensor, *map(number, node.shape))  # this comparison is none of the call's own
-    return tensor.view(-1, *node.shape[1:]).index_select(0, node.rows)
+    """Returns the tensor of a value."""
+    return in_shape(tensor, *map(number, node.shape))  # this comparison is none of the call's own
 
 
 def _unviewed(expr: Expr) -> Expr:
@@ -363,7 +338,7 @@ def _unviewed(expr: Expr) -> Expr:
 
 def _is_rows(node: Node) -> bool:
     """Returns whether a value has numbers for each node."""
-    return node.rows is None and node.dtype == node.elements and not (node.expr.on_edges or node.expr.uniform)
+    return node.dtype == node.elements and not (node.expr.on_edges or node.expr.uniform)
 
 
 def _needs_edges(expr: Expr) -> bool:
@@ -383,7 +358,7 @@ def _values(tree: Any) -> list[Value]:
 
 def _replaced(tree: Any) -> Any:
     if isinstance(tree, Value):
-        return tree.node.real
+        return tree.tensor()
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*[_replaced(v) for v in tree])
     if type(tree) in (tuple, list):

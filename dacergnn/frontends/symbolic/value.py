@@ -20,20 +20,17 @@ _wrap: Callable[..., Any] = Tensor._make_wrapper_subclass  # pyright: ignore[rep
 class Node:
     """Holds one recorded value: its expression, and the torch call that computes it eagerly if it needs no edges.
 
-    ``rows`` are the edges [n] that it has rows of, if these are only some; the expression has rows of all edges.
     ``elements`` is the type of the numbers that a program computes: that of the value, or the zeros and ones of a mask.
     ``read`` are the tensors that the call reads, with their versions: it may run after the user has written to them.
-    ``used`` tells that something is computed from the value, with a gradient.
     """
 
-    __slots__ = ("call", "dtype", "elements", "expr", "read", "real", "rows", "shape", "used")
+    __slots__ = ("call", "dtype", "elements", "expr", "read", "real", "shape")
 
     def __init__(
         self, expr: Expr, shape: torch.Size, dtype: torch.dtype, call: tuple[Any, ...] = (), real: Tensor | None = None
     ) -> None:
         self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
-        self.elements, self.used = dtype, False
-        self.rows: Tensor | None = None
+        self.elements = dtype
         self.read = [(tensor, version(tensor)) for tensor in _tensors(call)]
 
 
@@ -92,7 +89,6 @@ class Value(Tensor):
     def dtype(self) -> torch.dtype:  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
         return self.node.dtype
 
-    __class__ = property(lambda self: self._given_class())  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     layout = property(lambda self: torch.strided)  # pyright: ignore[reportAssignmentType]
     is_cuda = property(lambda self: self.owner.device.type == "cuda")  # pyright: ignore[reportAssignmentType]
 
@@ -106,29 +102,9 @@ class Value(Tensor):
     def size(self, dim: int | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.node.shape if dim is None else self.node.shape[dim]
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        if not self.owner.finished:
-            self.owner.once("numbers are printed")
-        return repr(self.owner.results(self))
-
-    __str__ = __repr__
-
-    def __format__(self, format_spec: str) -> str:
-        return repr(self)
-
-    def _given_class(self) -> type[Tensor]:
-        """Returns the class of the tensor that was passed to the call, a parameter for example."""
-        real = self.node.real
-        return type(real) if real is not None and self.owner.given(real) else Tensor
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns what users have set on the tensor that was passed to the call."""
-        node: Node | None = self.__dict__.get("node")
-        real = None if node is None else node.real
-        if real is None or not self.owner.given(real):
-            raise AttributeError(f"'Tensor' object has no attribute {name!r}")
-        self.owner.once("attributes of an argument are read")
-        return getattr(real, name)
+    def tensor(self) -> Tensor | None:
+        """Returns the tensor of a value that has been computed."""
+        return self.node.real
 
     def alone(self) -> bool:
         """Returns whether no other value that is still in use shares this one's memory."""
@@ -137,13 +113,6 @@ class Value(Tensor):
     def expose(self) -> None:
         """Notes that a tensor of torch shares this one's memory: no value that does may be written to from now on."""
         self.aliases.exposed = True
-
-
-def computed(item: Any) -> Any:
-    """Returns the tensor of a value whose call is over, also within a tuple, and any other object as it is."""
-    if type(item) is tuple and any(isinstance(part, Value) for part in item):
-        return tuple([computed(part) for part in item])
-    return item.owner.results(item) if isinstance(item, Value) and item.owner.finished else item
 
 
 CLONES = (torch.clone, Tensor.clone)

@@ -69,6 +69,8 @@ class CapturedForward(Runner):
     """
 
     runs_one_program = False
+    whole = False
+    """Tells whether a forward is captured as one graph or not at all."""
 
     def __init__(
         self,
@@ -135,7 +137,7 @@ class CapturedForward(Runner):
             return forward._keep(module, examples)
 
         dynamo: Any = torch._dynamo  # pyright: ignore[reportPrivateUsage]
-        context: Any = dynamo.optimize(keep, dynamic=True)
+        context: Any = dynamo.optimize(keep, nopython=self.whole, dynamic=True)
         self._own, self._run, self._frames = own, context(own), dynamo.eval_frame
         self._capture = self._capturing(context) if hasattr(context, "callback") else None  # Dynamo may be disabled
 

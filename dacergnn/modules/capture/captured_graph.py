@@ -10,11 +10,20 @@ import torch
 from torch import Tensor, fx
 from torch.fx._lazy_graph_module import _LazyGraphModule  # pyright: ignore[reportPrivateUsage]
 
-from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedMachineError
+from dacergnn.config import CheckGraph
+from dacergnn.errors import (
+    ArrayError,
+    DacergnnError,
+    GraphError,
+    ProgramError,
+    UnsupportedCallError,
+    UnsupportedMachineError,
+)
 from dacergnn.frontends import ProgramSource
+from dacergnn.frontends.features import is_sparse
 from dacergnn.frontends.symbolic import Trace
 from dacergnn.frontends.symbolic.callers import failing_line
-from dacergnn.frontends.symbolic.edges import EdgeSet
+from dacergnn.frontends.symbolic.edges import EdgeSet, Form
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.row_sets import RowSet
 from dacergnn.frontends.symbolic.sizes import Number
@@ -27,15 +36,15 @@ from dacergnn.modules.contents import same_numbers
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import known_elements
 from dacergnn.modules.network import Differs, Network
-from dacergnn.modules.program_runner import ProgramRunner
-from dacergnn.modules.runner import FAILURES
+from dacergnn.modules.runner import FAILURES, Runner
 from dacergnn.runtime.cuda_device import random_state, set_random_state
 
 _KEPT = 8
+_DENSE = {torch.strided}
 _functions_enabled: Any = torch._C._EnableTorchFunction  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
-class CapturedGraph(ProgramRunner):
+class CapturedGraph(Runner):
     """Runs the calls of a captured graph.
 
     The first call, and calls that have done something else because of their sizes, are recorded: they make a network.
@@ -44,6 +53,8 @@ class CapturedGraph(ProgramRunner):
         module: The graph, as torch hands it to a back end.
         core: Holds the options, the graphs and the compiled programs.
     """
+
+    runs_one_program = False
 
     def __init__(self, module: fx.GraphModule, core: Core) -> None:
         super().__init__(core)
@@ -82,6 +93,39 @@ class CapturedGraph(ProgramRunner):
             self.warn(self.problem)
         return self._recorded(args, leaves, numbers)
 
+    @property
+    def check(self) -> CheckGraph:
+        """Returns whether integers are compared."""
+        return self.core.config.check_graph
+
+    def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
+        """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
+        return form.find(self.core.graphs, all(id(t) in kept for t in form.tensors))
+
+    def encode(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor | None]) -> None:
+        """Builds all encodings for a run of a program at once; of its arrays, those that the graph gives are None.
+
+        That takes half as long as one after the other. A program that has no build yet tells of no encodings.
+        """
+        given = [a for a in arrays if a is not None]
+        compiled = self.compiled(program, given[0].dtype, graph) if given else None
+        grad = torch.is_grad_enabled()
+        mask = tuple([grad and a is not None and a.requires_grad for a in arrays])
+        if compiled is not None and compiled.has(mask):
+            graph.addresses(compiled.variant(mask).forward.encodings)
+
+    def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Returns the outputs of a program for arrays in the order of its parameters."""
+        try:
+            compiled = self.compiled(program, arrays[0].dtype, graph)
+            if {a.layout for a in arrays} != _DENSE:
+                sparse = frozenset([n for n, a in zip(compiled.inputs, arrays, strict=True) if is_sparse(a)])
+                compiled = self.compiled(program, arrays[0].dtype, graph, sparse)
+            self.core.remember(compiled, graph)
+            return compiled(graph, list(arrays))
+        except ProgramError as error:  # recorded values may be nested deeper, or have more axes, than those of programs
+            raise UnsupportedCallError(str(error)) from error
+
     def _run(self, network: Network, leaves: list[Any], args: tuple[Any, ...]) -> Any:
         captures = self.core.captures
         if captures is None:
@@ -106,7 +150,7 @@ class CapturedGraph(ProgramRunner):
         try:
             with _functions_enabled():  # torch disables them where it has looked into a subclass of tensors
                 result = self.reader.run(trace, tape, leaves)
-                result = trace.finish(result)
+                result = trace.results(result)
             template = tape.template(tuple(result))
         except (DacergnnError, Unrepeatable, *FAILURES) as error:
             before.restore()
@@ -154,12 +198,6 @@ class _Runtime:
         self.tape: Tape | None = tape
         self.kept = {*map(id, args)}
         self.names: Names = owner.reader.names(owner.core.kind, args)
-
-    def known(self, module: Any) -> Any:
-        return module
-
-    def note(self, tensor: Tensor, *, shared: bool = False) -> None:
-        """Does nothing, since a graph says all that it does to a tensor."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return known_elements(self.owner.core.config.implementation, device.type)

@@ -6,13 +6,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
+from dacergnn.errors import UnsupportedLayerError
 from dacergnn.modules.autocast import ResultTypes, is_autocast, with_types, without_autocast
 from dacergnn.modules.capture.captured_forward import CapturedForward
+from dacergnn.modules.capture.captured_propagate import CapturedPropagate
 from dacergnn.modules.core import Core
 from dacergnn.modules.elements import cast
 from dacergnn.modules.runner import Runner
-from dacergnn.modules.traced_runner import TracedRunner
 from dacergnn.runtime.dynamo import skipped_by_dynamo
 
 _MOST_IN_A_ROW = 8
@@ -22,13 +24,16 @@ _MOST_IN_A_ROW = 8
 class CapturedLayer(CapturedForward):
     """Runs a layer, whose options and parts may be others at every call.
 
-    Calls that torch does not capture, over adjacencies and over features [..., N, F], are recorded each time.
+    Of calls over sparse tensors or an `EdgeIndex`, which torch does not capture, `propagate` is captured.
     """
 
     def __init__(self, core: Core) -> None:
         super().__init__(core, type(core.original).forward)  # that of an instance runs around this one
+        if core.original.decomposed_layers != 1:
+            option, remedy = "decomposed_layers", "leave it at 1; nothing is gained from it"
+            raise UnsupportedLayerError(option, core.original.decomposed_layers, remedy, core.kind)
         self.most_in_a_row = _MOST_IN_A_ROW
-        self._recorder = TracedRunner(core)
+        self._within = CapturedPropagate(core)
         self._result_types = ResultTypes(core.original)
 
     def _begin(self) -> None:
@@ -37,14 +42,13 @@ class CapturedLayer(CapturedForward):
 
     def forget_calls(self) -> None:
         super().forget_calls()
-        self._recorder.forget_calls()
+        self._within.forget_calls()
 
     @skipped_by_dynamo
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._is_recorded(args, kwargs):
-            return self._recorder.call(args, kwargs)
+        run = self._within.forward if any(map(_is_wrapped, tree_leaves((args, kwargs)))) else super().call
         if not is_autocast():
-            result = super().call(args, kwargs)
+            result = run(args, kwargs)
             self.check_plan()
             return result
         types = self._result_types.known(args, kwargs)
@@ -54,18 +58,7 @@ class CapturedLayer(CapturedForward):
         if parameter is not None:  # programs are recorded in the type of the parameters
             args, kwargs = cast((args, kwargs), parameter.dtype)
         with without_autocast():
-            return with_types(super().call(args, kwargs), types)
-
-    def _is_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Returns whether a call is over an adjacency, an `EdgeIndex`, or features [..., N, F]."""
-        first: Any = args[0] if args else next(iter(kwargs.values()), None)
-        parts = first if type(first) in (tuple, list) else (first,)
-        for value in (*parts, *args[1:], *kwargs.values()):
-            if isinstance(value, Tensor) and (value.layout is not torch.strided or hasattr(value, "as_tensor")):
-                return True
-        if self.original.node_dim != -2:
-            return False
-        return any(isinstance(x, Tensor) and x.dim() > 2 and x.is_floating_point() for x in parts)
+            return with_types(run(args, kwargs), types)
 
     @property
     def module(self) -> nn.Module:
@@ -74,3 +67,8 @@ class CapturedLayer(CapturedForward):
 
     def uncompiled(self, *args: Any, **kwargs: Any) -> Any:
         return Runner.uncompiled(self, *args, **kwargs)
+
+
+def _is_wrapped(value: Any) -> bool:
+    """Returns whether a value is a sparse tensor, or wraps a tensor, as an `EdgeIndex` does."""
+    return isinstance(value, Tensor) and (value.layout is not torch.strided or hasattr(value, "as_tensor"))

@@ -45,12 +45,14 @@ class Ends:
 class _Index:
     """Holds how rows are gathered and reduced by some integers: the numbers of rows there, in the order of the graph.
 
+    ``parted`` tells that they are rows [..., N, F] of several graphs with these edges.
     ``of`` names other integers that the same values depend on.
     """
 
     gathered: list[Any] = field(default_factory=list[Any])
     reduced: list[Any] = field(default_factory=list[Any])
     of: fx.Node | None = None
+    parted: bool = False
 
 
 def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]:
@@ -75,10 +77,15 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
         return firsts[0] if firsts else None
 
     for node in graph.nodes:
-        gather, reduction = gather_of(node), reduction_of(node)
+        gather, reduction, axis = gather_of(node), reduction_of(node), 0
+        if gather is None and reduction is None:
+            gather, reduction, axis = gather_of(node, along_parts), reduction_of(node, along_parts), -2
+            gather = None if gather is None or gather[0] in labels else gather  # a row per edge has others within
         if gather is not None and _floating(gather[0]) and (index := ids_of(gather[1])) is not None:
             index = same(index)
-            found.setdefault(index, _Index()).gathered.append(_rows(gather[0]))
+            uses = found.setdefault(index, _Index())
+            uses.gathered.append(_rows(gather[0], axis))
+            uses.parted |= axis != 0
             labels[node] = index
             continue
         if node.target is typed_product and (index := ids_of(node.args[2])) is not None:
@@ -90,7 +97,9 @@ def find_ends(graph: fx.Graph, same: Callable[[fx.Node], fx.Node]) -> list[Ends]
         if reduction is not None and (index := ids_of(reduction[1])) is not None:
             index = same(index)
             target, _, values = reduction
-            found.setdefault(index, _Index()).reduced.append(_rows(target))
+            uses = found.setdefault(index, _Index())
+            uses.reduced.append(_rows(target, axis))
+            uses.parted |= axis != 0
             meet([index, *[labels[v] for v in (values,) if v in labels]])
             continue
         size = _rows(node)
@@ -123,6 +132,8 @@ def _sides(group: list[tuple[fx.Node, _Index]]) -> Ends | None:
     """Returns which of the integers that belong to the same edges are sources, destinations and types."""
     group = sorted(group, key=lambda entry: -len(entry[1].reduced))
     reduced = [entry for entry in group if entry[1].reduced]
+    if not reduced and any(uses.parted for _, uses in group):
+        return None  # rows along another axis are chosen, such as heads
     dst = reduced[0] if reduced else group[-1]
     others = [entry for entry in group if entry is not dst]
     if not others:
@@ -144,21 +155,28 @@ def is_view(node: fx.Node) -> bool:
     return _name(node) in _VIEWS
 
 
-def gather_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
-    """Returns the rows and the index of a node that gathers rows."""
-    if node.op == "call_function" and node.target in _GETITEM:
+def gather_of(node: fx.Node, along: Callable[[Any, Any], bool] | None = None) -> tuple[fx.Node, fx.Node] | None:
+    """Returns the rows and the index of a node that gathers rows.
+
+    Args:
+        along: Tells whether an axis of a node is that of its rows; by default, it is the first one.
+    """
+    along = along or _first_axis
+    if node.op == "call_function" and node.target in _GETITEM and along is _first_axis:
         source, index = node.args[:2]
-    elif _name(node) == "index_select" and len(node.args) == 3 and _first_axis(node.args[0], node.args[1]):
+    elif _name(node) == "index_select" and len(node.args) == 3 and along(node.args[0], node.args[1]):
         source, index = node.args[0], node.args[2]
-    elif node.target is F.embedding:
+    elif node.target is F.embedding and along is _first_axis:
         index, source = node.args[:2]
     else:
         return None
     return (source, index) if isinstance(index, fx.Node) and isinstance(source, fx.Node) else None
 
 
-def reduction_of(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
-    """Returns what a node that reduces rows adds to, the index, and the rows."""
+def reduction_of(
+    node: fx.Node, along: Callable[[Any, Any], bool] | None = None
+) -> tuple[fx.Node, fx.Node, fx.Node] | None:
+    """Returns what a node that reduces rows adds to, the index, and the rows; ``along`` is that of `gather_of`."""
     if _name(node) not in _REDUCTIONS:
         return None
     names = ("self", "dim", "index", "source")
@@ -166,7 +184,7 @@ def reduction_of(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
     target, index, values = given.get("self"), given.get("index"), given.get("source", given.get("src"))
     if not (isinstance(index, fx.Node) and isinstance(values, fx.Node) and isinstance(target, fx.Node)):
         return None
-    return (target, index, values) if _first_axis(target, given["dim"]) else None
+    return (target, index, values) if (along or _first_axis)(target, given["dim"]) else None
 
 
 def _name(node: fx.Node) -> str:
@@ -179,6 +197,12 @@ def _name(node: fx.Node) -> str:
 def _first_axis(source: Any, axis: Any) -> bool:
     value = _value(source)
     return isinstance(value, Tensor) and type(axis) is int and value.dim() > 0 and axis % value.dim() == 0
+
+
+def along_parts(source: Any, axis: Any) -> bool:
+    """Returns whether an axis is that of the rows [..., N, F] of several graphs."""
+    value = _value(source)
+    return isinstance(value, Tensor) and type(axis) is int and value.dim() > 2 and axis % value.dim() == value.dim() - 2
 
 
 def ids_of(node: fx.Node, dtypes: tuple[torch.dtype, ...] = (torch.int64,)) -> fx.Node | None:
@@ -213,7 +237,7 @@ def _floating(node: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 0
 
 
-def _rows(node: Any) -> Any:
+def _rows(node: Any, axis: int = 0) -> Any:
     """Returns the number of rows of a node's tensor; None if it has none."""
     value = _value(node)
-    return value.shape[0] if isinstance(value, Tensor) and value.dim() else None
+    return value.shape[axis] if isinstance(value, Tensor) and value.dim() else None

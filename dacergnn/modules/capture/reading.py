@@ -24,7 +24,7 @@ from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.trace import is_alias_of
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.counted_nodes import count_nodes
-from dacergnn.modules.capture.ends import Ends, find_ends, is_view
+from dacergnn.modules.capture.ends import Ends, along_parts, find_ends, gather_of, is_view
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.refusals import name_of
 from dacergnn.modules.capture.self_loops import join_self_loops
@@ -48,7 +48,6 @@ _INSTEAD: dict[Any, Callable[..., Any]] = {
 }
 """Maps functions to what is called in their place, and does the same."""
 _DATA = torch._C._autograd._get_data_attr  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
-_ASKS_SIZE = (Tensor.size, torch.Tensor.size)
 _CONSTANTS: dict[Any, float] = {torch.zeros: 0.0, torch.ones: 1.0}
 
 
@@ -73,6 +72,8 @@ class Reader:
         self.ends = [e for e in find_ends(module.graph, self.integers.same) if self._computable(e)]
         self.views = self._views()
         """Nodes that hold ends of edges in another shape; what they are of is known."""
+        self.parted = any(gather_of(node, along_parts) is not None for node in module.graph.nodes)
+        """Tells whether nodes stand along another axis than the first."""
         self.results = results_in_use(module.graph)
         """Results of the graph that it computes others from."""
         self.compiles = bool(self.ends) or any(_INSTEAD.get(n.target) is run_layer for n in module.graph.nodes)
@@ -149,18 +150,22 @@ class _Run:
             for dead in reader.last_uses.get(node, ()):
                 self.made.pop(dead, None)
             if node in reader.results:
-                self._leads_through(self.made[node])
+                self._leads_through(node)
         raise AssertionError("a graph ends with its output")
 
-    def _leads_through(self, value: Any) -> None:
+    def _leads_through(self, node: fx.Node) -> None:
         """Computes a result of which others are made: gradients of these by it lead through its tensor.
 
         What is used later, and depends on edges, is computed by the same program.
         """
-        if type(value) is Value and value.requires_grad and not self.trace.given(value.node.real):
+        value = self.made[node]
+        if isinstance(value, Value) and value.requires_grad and not self.trace.given(value.node.real):
             others = [v for v in self.made.values() if type(v) is Value and v.node.expr.edges is not None]
             real, *_ = self.trace.results((value, *others))
-            value.node = self.trace.written(real, value.shape)
+            if type(value) is Value:
+                value.node = self.trace.written(real, value.shape)
+            else:
+                self.made[node] = self.trace.own_value(real)
 
     def _know(self, node: fx.Node, value: Any) -> None:
         """Notes the sizes that an input has by its symbols."""
@@ -267,7 +272,7 @@ class _Run:
             return trace.torch(function, *trace.results(args))
         if function is torch.Size:
             return torch.Size(*args)
-        if function in _ASKS_SIZE and isinstance(args[0], Tensor) and not isinstance(args[0], _RECORDED):
+        if function is Tensor.size and isinstance(args[0], Tensor) and not isinstance(args[0], _RECORDED):
             shape = trace.shape(args[0])
             return shape[args[1]] if len(args) > 1 else shape[kwargs["dim"]] if kwargs else shape
         constant = _CONSTANTS.get(function)
@@ -313,7 +318,7 @@ class _Run:
                 return args[0].item()
             raise UnsupportedCallError("a number is read from a tensor (.item()).")
         if writes(function, kwargs) and _is_floating(args):  # values that wait may read that memory by another view
-            self.trace.results([value for value in self.made.values() if type(value) is Value])
+            self.trace.results([value for value in self.made.values() if isinstance(value, Value)])
         result = function(*args, **kwargs)
         if tensors_in(result) or (result is None and tensors_in((args, kwargs))):
             self.tape.called(function, args, kwargs, result)
@@ -346,6 +351,10 @@ class _Run:
                 shape = self.tape.shape(tensor)
                 known = {axis: self.sizes.setdefault(_expr(size), shape[axis]) for axis, size in open_sizes.items()}
                 self.tape.tie(tensor, known)
+            elif self.reader.parted and type(tensor) is Value and fake.dim() == tensor.dim() > 1:
+                *axes, last = zip(fake.shape, tensor.shape, strict=True)
+                sizes = [self.sizes.get(_expr(size), n) if isinstance(size, torch.SymInt) else n for size, n in axes]
+                tensor.node.shape = torch.Size([*sizes, last[1]])
 
     def _filled(self, tree: Any) -> Any:
         """Returns arguments of a node with what other nodes have made; lists as torch's own functions take them."""

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from dacergnn.frontends.symbolic.table import IN_PLACE as WRITING
@@ -15,7 +16,8 @@ from dacergnn.modules.capture.ends import gather_of, reduction_of
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.capture.uses import is_written
 
-_HOOKS = frozenset(("register_hook", "retain_grad", "register_post_accumulate_grad_hook"))
+_OF_GRADIENTS = frozenset(("register_hook", "retain_grad", "register_post_accumulate_grad_hook", "backward"))
+_DIFFERENTIATES = (torch.autograd.grad, torch.autograd.backward)
 _DATA = "_get_data_attr"
 """The name of torch's function for ``.data`` in graphs."""
 _WRITES_TO_ARRAYS = {f"wrapped_{n}" for n in operator.__all__ if n[0] == "i" and hasattr(operator, f"__{n[1:]}__")}
@@ -26,7 +28,7 @@ def refusal(graph: fx.Graph) -> str | None:
     """Returns why a graph has to run as it is; None if it need not."""
     for node in graph.nodes:
         name = _name(node.target)
-        if name in _HOOKS:
+        if name in _OF_GRADIENTS or node.target in _DIFFERENTIATES:
             return f"{name} is called for a tensor within the forward ({place_of(node)})."
         if name == _DATA and _is_read(node) and is_written(node):
             return f"a tensor is written to by way of .data ({place_of(node)})."
