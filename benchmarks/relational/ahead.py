@@ -1,4 +1,4 @@
-"""Runs commands in the background, in order and several at a time: kernels are built while others are measured."""
+"""Runs commands in the background, several at a time: kernels are built while others are measured."""
 
 from __future__ import annotations
 
@@ -7,32 +7,35 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from typing import Any
 
 
 class Background:
-    """Runs named groups of commands; leaving the context ends those that still run.
+    """Runs commands by a key each; leaving the context ends those that still run.
 
     Args:
-        groups: By name, the commands of each group; earlier groups start first.
+        commands: The commands by key; earlier ones start first.
         workers: Number of commands that run at a time; half of the processors by default.
     """
 
-    def __init__(self, groups: Mapping[str, Iterable[list[str]]], workers: int | None = None) -> None:
+    def __init__(self, commands: Mapping[Any, list[str]], workers: int | None = None) -> None:
         self._pool = ThreadPoolExecutor(workers or max(1, (os.cpu_count() or 2) // 2))
         self._lock, self._running, self._closed = threading.Lock(), set[subprocess.Popen[bytes]](), False
-        self._groups = {name: [self._pool.submit(self._run, c) for c in group] for name, group in groups.items()}
+        self._jobs = {key: self._pool.submit(self._run, command) for key, command in commands.items()}
 
     def __enter__(self) -> Background:
         return self
 
-    def wait(self, name: str, seconds: float = math.inf) -> bool:
-        """Waits for a group, so many seconds at most, and tells whether all its commands have succeeded."""
-        jobs: list[Future[int]] = self._groups.get(name, [])
-        _, late = wait(jobs, None if math.isinf(seconds) else seconds)
-        return not late and all(job.result() == 0 for job in jobs)
+    def wait(self, key: object, seconds: float = math.inf) -> bool:
+        """Waits for a command, so many seconds at most, and tells whether it has succeeded; so does what is none."""
+        if key not in self._jobs:
+            return True
+        job = self._jobs[key]
+        _, late = wait([job], None if math.isinf(seconds) else max(seconds, 0))
+        return not late and job.result() == 0
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

@@ -69,9 +69,6 @@ class Candidate:
     function: str
     memory: Callable[[Problem, bool], int] = field(default=edge_memory, repr=False)
     """Estimate of the peak in bytes, for (problem, training)."""
-    compiled: bool = False
-    replayed: bool = False
-    """Tells whether steps are replayed from a CUDA graph."""
     config: Config | None = None
     """Says what ours is compiled by."""
 

@@ -10,7 +10,8 @@ from dacergnn.bench.rates import BEATEN
 from dacergnn.bench.scatter import MARK, NOTE, Ratio, Steady, marked, scatters
 from dacergnn.tables import Table
 
-LIBRARIES = ("pyg", "dgl", "compiled")
+LIBRARIES, PLAIN = ("pyg", "dgl", "compiled"), ("torch", "grouped")
+"""Kinds of peers."""
 Means = dict[tuple[str, str], tuple[Steady, Steady, int]]
 """Ratios of the fastest library layer and of the fastest plain variant over ours, and the number of cases, by model and
 mode."""
@@ -29,9 +30,7 @@ def geometric_means(lines: Sequence[Line]) -> Means:
         for level in case.levels:
             mode = line["mode"] if level == case.levels[0] else f"{line['mode']}@{level}"
             model = f"{line['model']} {line['hidden']}" if several else line["model"]
-            groups.setdefault((model, mode), []).append(
-                (case.ratio(level, kinds=LIBRARIES), case.ratio(level, kinds=("torch",)))
-            )
+            groups.setdefault((model, mode), []).append((case.ratio(level, *LIBRARIES), case.ratio(level, *PLAIN)))
     return {key: (Steady.of(a for a, _ in both), Steady.of(b for _, b in both), len(both))
             for key, both in groups.items()}  # fmt: skip
 
@@ -67,18 +66,18 @@ def row_table(lines: Sequence[Line]) -> Table:
     several, apart = len({line["hidden"] for line in lines}) > 1, 0
     for line in lines:
         case, bound = Summary(line), line["bound_ms"]
-        library, plain = case.peer(*LIBRARIES), case.peer("torch")
         peaks = [c["peak_mb"] for c in case.candidates if c["library"] in LIBRARIES and c["peak_mb"] is not None]
         for level in case.levels or [""]:
             own, (layer, scattering) = case.own(level) or {}, case.layer(level)
+            library, plain = (case.peer(*kinds, replayed=own.get("replayed", False)) for kinds in (LIBRARIES, PLAIN))
             cells = [
                 f"{line['model']} {line['hidden']}" if several else line["model"], line["data"], line["mode"],
                 level or "-", time_cell(own) if own.get("ms") else own.get("status", "not measured").partition(" ")[0],
                 marked(number_cell(layer), scattering),
                 "-" if library is None else label_of(library), time_cell(library),
-                ratio_cell(case.ratio(level, kinds=LIBRARIES)),
-                "-" if plain is None else plain["name"], time_cell(plain),
-                ratio_cell(case.ratio(level, kinds=("torch",))), number_cell(bound),
+                ratio_cell(case.ratio(level, *LIBRARIES)),
+                "-" if plain is None else label_of(plain), time_cell(plain),
+                ratio_cell(case.ratio(level, *PLAIN)), number_cell(bound),
                 marked(number_cell(layer / bound if layer else None), scattering), number_cell(own.get("peak_mb")),
                 number_cell(min(peaks, default=None)), number_cell(own.get("max_error"), 2),
             ]  # fmt: skip

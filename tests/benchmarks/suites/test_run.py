@@ -39,7 +39,7 @@ KEYS = {
 SMALL = BenchSettings(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
 
 
-def stand_in(model: str, name: str, config: Config) -> Candidate:
+def stand_in(model: str, name: str = "O2", config: Config | None = None) -> Candidate:
     """A plain layer in place of the compiled one."""
     return replace(plain_torch.candidates(model)[-1], name=name, library="ours", config=config)
 
@@ -63,8 +63,8 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return {"rows": {name: {"status": "ok", "note": "", f"{case.mode}_ms": 2.0 + n, f"{case.mode}_samples": 9}
                          for n, name in enumerate(candidates)}}  # fmt: skip
 
-    monkeypatch.setattr(ours, "configured", stand_in)
-    monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(150e9, 25e9, 40e9, 5e8))
+    monkeypatch.setattr(ours, "candidate", stand_in)
+    monkeypatch.setattr(runner, "measure_rates", lambda *_: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setattr(bench, "ask", answer)
     return asked
 
@@ -100,7 +100,7 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[s
     about, *again = load(path)
     assert {"cpu", "cores", "threads", "governor"} <= set(about["environment"])
     _, plain, _ = geometric_means(again)["rgcn", "train"]
-    found = Summary(lines[1]).ratio(kinds=("torch",))
+    found = Summary(lines[1]).ratio("O2", "torch")
     assert found is not None
     assert plain.mean == pytest.approx(found.value)
     assert "rgcn on aifb, train: memory of pyg RGCNConv" in told
@@ -150,9 +150,9 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     wrong = replace(plain_torch.candidates("rgat")[0], name="wrong", build=others[0].build, model="rgcn")
     odd = replace(wrong, function="rgcn", build=lambda p, shared, wrap: edges.build(
         p, {name: value * 2 for name, value in shared.items()}, wrap))  # fmt: skip
-    monkeypatch.setattr(plain_torch, "candidates", lambda model: [edges, broken, large, odd])
+    monkeypatch.setattr(plain_torch, "candidates", lambda *_: [edges, broken, large, odd])
     monkeypatch.setattr(
-        ours, "configured", lambda _, name, config: replace(broken, library="ours", name=name, config=config)
+        ours, "candidate", lambda _, name, config: replace(broken, library="ours", name=name, config=config)
     )
     (line,) = run(SMALL)
     notes = {c["name"]: c["note"] for c in line["candidates"]}
@@ -162,7 +162,7 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
                      "wrong": "wrong"}  # fmt: skip
     own, case = line["candidates"][0], Summary(line)
     assert (own["note"], own["ms"]) == ("RuntimeError: no kernel", None)
-    assert (case.peer("pyg", "dgl"), case.ratio(kinds=("torch",))) == (None, None)
+    assert (case.peer("pyg", "dgl"), case.ratio("O2", "torch")) == (None, None)
     assert (case.peer("torch") or {})["name"] == "edges"
 
 
@@ -273,7 +273,7 @@ def test_widths_are_positive_numbers(wrong: str) -> None:
 def test_command_fails_when_ours_fails(
     data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "configured", lambda _, *own: stand_in("rgat", *own))
+    monkeypatch.setattr(ours, "candidate", lambda _, *own: stand_in("rgat", *own))
     options = "--models rgcn --data aifb --mode infer --against torch --hidden 16 --repeat 3 --no-memory"
     result = CliRunner().invoke(relational, options.split())
     assert result.exit_code == 1
@@ -283,7 +283,7 @@ def test_command_fails_when_ours_fails(
 def test_overhead_is_the_call_less_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = (lambda: sum(range(300)), lambda: None)
     monkeypatch.setattr(overhead, "kernel_calls", lambda layer: calls)
-    monkeypatch.setattr(ours, "configured", stand_in)
+    monkeypatch.setattr(ours, "candidate", stand_in)
     cost = overhead.measure_overhead("rgcn", hidden=16, repeat=50)
     assert cost.call_us > cost.kernels_us > 0
     assert cost.overhead_us == pytest.approx(cost.call_us - cost.kernels_us)
