@@ -79,7 +79,7 @@ def run_cases(
     known = [earlier(case) for case in cases]
     total, number = known.count(None), 0
     rows: list[Row] = []
-    writer = Writer(path) if path is not None and total else None
+    writer = Writer(path) if path is not None and total and time.monotonic() <= deadline else None
     if writer is not None:
         writer.write([about_run(**about)])
     start, done = time.monotonic(), silent
