@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
@@ -15,8 +16,9 @@ import click
 from rich.console import Console
 
 from dacergnn.bench.environment import about as about_run
-from dacergnn.bench.environment import load
+from dacergnn.bench.environment import environment, load
 from dacergnn.cli.bars import progress_bar, teller
+from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, Writer
 from dacergnn.json_lines import load as load_rows
 
@@ -51,6 +53,22 @@ def results(path: Path | None) -> list[Row]:
     """Returns the rows of a file, without the records of what its runs depend on; none where there is no file yet."""
     rows = load_rows(path) if path is not None and path.exists() else []
     return [row for row in rows if "environment" not in row]
+
+
+def continued(path: Path, **about: Any) -> list[Row]:
+    """Returns the results of a file that more will be appended to.
+
+    Raises:
+        DacergnnError: It holds something else, or results of another machine, or what ``about`` says was another way.
+    """
+    rows = load_rows(path) if path.exists() else []
+    here = {"environment": environment(), **about}
+    for row in rows[:1] + [row for row in rows[1:] if "environment" in row]:
+        if {name: row.get(name) for name in here} != json.loads(json.dumps(here)):
+            raise DacergnnError(
+                f"{path}: its results are of another machine, or were made in another way; start another file."
+            )
+    return results(path)
 
 
 def run_cases(
