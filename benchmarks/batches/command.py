@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from benchmarks.batches.runner import ratio_of, run, steady_ratios
 from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
-from benchmarks.suite import json_option, terminal, threads_option
+from benchmarks.suite import end, json_option, terminal, threads_option
 from dacergnn.bench.scatter import MARK, NOTE, marked, scatters
 from dacergnn.cli.options import data_option, names, numbers
 from dacergnn.json_lines import Row
@@ -25,26 +24,25 @@ from dacergnn.tables import Table
 @click.option("--steps", default=BatchSettings.steps, show_default=True, help="Measured steps of a case.")
 @threads_option
 @click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
+@click.option("--quick", is_flag=True, help="Two layers on small batches, for a few steps.")
 @json_option
 def batches(
     layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
-    threads: int, compiled: bool, path: Path | None,
+    threads: int, compiled: bool, quick: bool, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure training on sampled batches against the layers of PyG and DGL.
 
     Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
     """
+    if quick:
+        layers, seeds, steps = (*layers[:1], *layers[-1:]), seeds[:1], 2
     settings = BatchSettings(layers, data, seeds, fanouts, steps, threads, compiled)
     console = terminal()
     rows = run(settings, path=path, console=console)
     click.echo(_table(rows, settings))
     for name, steady in steady_ratios(rows).items():
         console.print(f"geometric mean of {name.replace('_', ' ')}: {steady.text()}", highlight=False)
-    failed = [row for row in rows if "error" in row]
-    for row in failed:
-        console.print(f"[red]{row['layer']}: {row['error']}")
-    if failed:
-        sys.exit(1)
+    end(console, [f"{row['layer']}: {row['error']}" for row in rows if "error" in row])
 
 
 def _table(rows: list[Row], settings: BatchSettings) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from itertools import product
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from benchmarks.networks.tables import means, table
 from benchmarks.relational.peers import library_module
 from benchmarks.relational.settings import check
-from benchmarks.suite import Tell, json_option, run_cases, terminal, threads_option
+from benchmarks.suite import Tell, end, json_option, run_cases, terminal, threads_option
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.cli.options import device_option, names, numbers, present
 from dacergnn.json_lines import Row
@@ -68,10 +67,7 @@ def networks(
     )  # fmt: skip
     click.echo(f"{table(rows)}\n\n{means(rows)}")
     wrong = [row for row in rows if row["candidate"] == "ours" and row["status"] != "ok"]
-    for row in wrong:
-        console.print(f"[red]{row['network']}: {row['status']} {row['note']}")
-    if wrong:
-        sys.exit(1)
+    end(console, [f"{row['network']}: {row['status']} {row['note']}" for row in wrong])
 
 
 def measured(case: Training, peers: Collection[str], limits: Limits, memory: bool, tell: Tell) -> list[Row]:

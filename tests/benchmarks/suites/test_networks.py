@@ -17,11 +17,11 @@ from dacergnn.json_lines import load
 
 pytest.importorskip("torch_geometric")
 
-from benchmarks.batches import steps
-from benchmarks.batches.steps import losses_of
+from benchmarks.networks import steps
 from benchmarks.networks.graphs import ever_new, random_problem
 from benchmarks.networks.layers import KINDS
 from benchmarks.networks.network import COMPILED, ORIGINAL, OURS
+from benchmarks.networks.steps import losses_of
 from benchmarks.networks.tables import means, table
 from benchmarks.networks.training import OneLayer, Training
 
