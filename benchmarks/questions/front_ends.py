@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.relational.problem import load_problem
 from dacergnn.bench.measure import Timing, interleave
-from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.bench.scatter import marked, noted
 from dacergnn.cli.options import names
 from dacergnn.tables import Table
 from examples.front_ends import CHANNELS, MODELS, ways
@@ -72,6 +72,4 @@ def main(models: tuple[str, ...], data: str, mode: tuple[str, ...], repeat: int,
                 marked(f"{ms[form] / ms['built in']:.2f}", own.scatters or found[form].scatters) for form in FORMS[1:]
             )
             table.add_row(model, data, one, marked(f"{ms['built in']:.2f}", own.scatters), *ratios)
-            if any(timing.scatters for timing in found.values()):
-                table.add_note(NOTE)
-    click.echo(table)
+    click.echo(noted(table))

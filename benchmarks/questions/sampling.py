@@ -25,7 +25,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from dacergnn import datasets
 from dacergnn.bench.measure import OF_PROCESSOR, Timing, interleave
-from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.bench.scatter import marked, noted
 from dacergnn.cli.options import names, numbers
 from dacergnn.sampler import NeighborSampler
 from dacergnn.tables import Table
@@ -115,6 +115,4 @@ def main(data: tuple[str, ...], batch: tuple[int, ...], fanouts: str) -> None:
                 scattering = own.scatters or other.scatters
                 ratio = marked(f"{rate / other_rate:.1f}", scattering)
                 table.add_row(name, str(size), hops, *times, f"{rate / 1e6:.1f}", f"{other_rate / 1e6:.1f}", ratio)
-                if scattering:
-                    table.add_note(NOTE)
-    click.echo(table)
+    click.echo(noted(table))

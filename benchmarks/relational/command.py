@@ -18,7 +18,7 @@ from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
 from benchmarks.suite import duration, end, resumed_json_option, terminal, threads_option
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.rates import PRECISIONS
-from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.bench.scatter import marked, noted
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import Rates
 from dacergnn.plan import Plan
@@ -150,6 +150,4 @@ def _overhead_table(settings: BenchSettings) -> Table:
         cost = measure_overhead(model, settings.hidden)
         times = (cost.call_us, cost.kernels_us, cost.overhead_us)
         table.add_row(model, *(marked(f"{us:.1f}", cost.scatters) for us in times))
-        if cost.scatters:
-            table.add_note(NOTE)
-    return table
+    return noted(table)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from benchmarks.relational.record import Line, Summary, label_of
 from dacergnn.bench.rates import BEATEN
-from dacergnn.bench.scatter import MARK, NOTE, Ratio, Steady, marked, scatters
+from dacergnn.bench.scatter import Ratio, Steady, marked, noted, ratio_cell, time_cell
 from dacergnn.tables import Table
 
 LIBRARIES, PLAIN = ("pyg", "dgl", "compiled"), ("torch", "grouped")
@@ -40,16 +40,6 @@ def number_cell(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:.{digits}g}"
 
 
-def time_cell(candidate: Line | None) -> str:
-    """Returns the milliseconds of a candidate, with a mark if they scatter."""
-    return "-" if candidate is None else marked(number_cell(candidate["ms"]), scatters(candidate))
-
-
-def ratio_cell(ratio: Ratio | None) -> str:
-    """Returns a ratio, with a mark if it scatters."""
-    return "-" if ratio is None else marked(number_cell(ratio.value), ratio.scatters)
-
-
 def row_table(lines: Sequence[Line]) -> Table:
     """Returns a row for each level of ours in each case, with times in milliseconds and memory in MB.
 
@@ -75,21 +65,19 @@ def row_table(lines: Sequence[Line]) -> Table:
                 level or "-", time_cell(own) if own.get("ms") else own.get("status", "not measured").partition(" ")[0],
                 marked(number_cell(layer), scattering),
                 "-" if library is None else label_of(library), time_cell(library),
-                ratio_cell(case.ratio(level, *LIBRARIES)),
+                ratio_cell(case.ratio(level, *LIBRARIES), ".3g"),
                 "-" if plain is None else label_of(plain), time_cell(plain),
-                ratio_cell(case.ratio(level, *PLAIN)), number_cell(bound),
+                ratio_cell(case.ratio(level, *PLAIN), ".3g"), number_cell(bound),
                 marked(number_cell(layer / bound if layer else None), scattering), number_cell(own.get("peak_mb")),
                 number_cell(min(peaks, default=None)), number_cell(own.get("max_error"), 2),
             ]  # fmt: skip
             table.add_row(*cells)
-            if any(cell.endswith(MARK) for cell in cells):
-                table.add_note(NOTE)
             if (layer or math.inf) < bound:
                 table.add_note(f"below bound: {BEATEN}")
             apart += (layer or 0) > (own.get("ms") or 0)
     if apart:
         table.add_note(f"ours and its layer are measured apart: in {apart} rows the layer alone took longer")
-    return table
+    return noted(table)
 
 
 def candidate_table(line: Line) -> Table:
@@ -101,9 +89,7 @@ def candidate_table(line: Line) -> Table:
         error = number_cell(c["max_error"], 2) if c["function"] == "same" else "other function"
         numbers = [time_cell(c), *(number_cell(c.get(key)) for key in ("p20_ms", "p80_ms", "peak_mb"))]
         table.add_row(label_of(c), *numbers, error, f"{c['status']} {c['note']}".strip())
-    if any(map(scatters, ordered)):
-        table.add_note(NOTE)
-    return table
+    return noted(table)
 
 
 def geomean_table(means: Means) -> Table:
