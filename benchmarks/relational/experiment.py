@@ -79,7 +79,7 @@ class Layers(Experiment[Named]):
     def problem(self) -> Problem:
         """Returns the graph with its features."""
         if self.tiny:
-            return tiny_problem(self.hidden)
+            return tiny_problem(self.hidden).to("cpu", self.dtype)
         return kept(self.data, self.hidden, self.seed, self.device, self.dtype)
 
     @cached_property
