@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-import sys
+import math
+import os
 import time
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 import click
 
-from benchmarks.relational.ahead import Background
 from benchmarks.relational.candidate import make_step, unwrapped
 from benchmarks.relational.experiment import Layers, loaded
 from benchmarks.relational.ours import candidate
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.settings import BenchSettings
+from dacergnn.bench.process import ask, end_running
 from dacergnn.errors import ArrayError
+from dacergnn.json_lines import Row
+
+Case = tuple[BenchSettings, Layers]
 
 
-def command_of(settings: BenchSettings, case: Layers) -> list[str]:
-    """Returns the command that builds the kernels of a case: this call with other options."""
-    options = {"--hidden": settings.hidden, "--data": case.data, "--models": case.model, "--mode": case.mode}
-    chosen = [text for pair in options.items() for text in map(str, pair)]
-    return [sys.executable, "-m", "benchmarks", *sys.argv[1:], "--build", *chosen]
+@contextmanager
+def built_ahead(cases: Sequence[Case]) -> Generator[dict[Layers, Future[Row]]]:
+    """Builds the kernels of cases in their order, several at a time; leaving the context ends those that still run."""
+    pool = ThreadPoolExecutor(max((os.cpu_count() or 2) // 2, 1))
+    function = f"{__name__}.{build.__name__}"
+    try:
+        yield {case: pool.submit(ask, function, settings, case, limit_s=math.inf, threads=1, device=case.device,
+                                 limit_bytes=settings.memory_limit) for settings, case in cases}  # fmt: skip
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_running()
 
 
-def build_all(cases: list[tuple[BenchSettings, Layers]]) -> bool:
-    """Builds the kernels of cases, several at a time; a single one in this process. Tells whether all are built."""
-    if len(cases) == 1:
-        build(*cases[0])
-        return True
-    with Background({case: command_of(settings, case) for settings, case in cases}) as builds:
-        failed = [case for _, case in cases if not builds.wait(case)]
-    return not failed
+def build_all(cases: Sequence[Case]) -> bool:
+    """Builds the kernels of cases, and tells whether all are built."""
+    built = True
+    with built_ahead(cases) as jobs:
+        for case, job in jobs.items():
+            answer = job.result()
+            built &= "error" not in answer
+            click.echo(f"{case}: {answer.get('error') or 'built in {:.0f} s'.format(answer['seconds'])}")
+    return built
 
 
-def build(settings: BenchSettings, case: Layers) -> None:
+def build(settings: BenchSettings, case: Layers) -> Row:
     """Compiles our layers for a graph that stays on the processor, where their kernels refuse to run."""
+    os.nice(5)  # others are measured meanwhile
+    started = time.monotonic()
     problem = loaded(case.data, case.hidden, case.seed, case.device).to("cpu", case.dtype)
     shared = make_parameters(case.model, problem, case.seed)
     for level in settings.levels:
-        started = time.monotonic()
         with case.during(), suppress(ArrayError):
             made = candidate(case.model, level, settings.config(level)).build(problem, shared, unwrapped)
             make_step(made, problem, case.mode == "train")()
-        click.echo(f"{case}, {level}: built in {time.monotonic() - started:.0f} s")
+    return {"seconds": time.monotonic() - started}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from itertools import product
@@ -17,9 +19,8 @@ import torch
 
 from benchmarks.named import COMPILED, REPLAYED, Named
 from benchmarks.relational import peers
-from benchmarks.relational.ahead import Background
 from benchmarks.relational.bound import bound
-from benchmarks.relational.builds import command_of
+from benchmarks.relational.builds import Case, built_ahead
 from benchmarks.relational.candidate import Candidate
 from benchmarks.relational.experiment import LAYER, Layers, loaded, wanted
 from benchmarks.relational.record import Line, about, case_line, is_complete
@@ -29,8 +30,6 @@ from dacergnn.bench.measure import HOPELESS
 from dacergnn.bench.rates import measure_rates, precision
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.json_lines import Row
-
-Case = tuple[BenchSettings, Layers]
 
 
 def cases_of(*all_settings: BenchSettings) -> list[Case]:
@@ -44,7 +43,7 @@ def cases_of(*all_settings: BenchSettings) -> list[Case]:
 
 
 def run(
-    *all_settings: BenchSettings, path: Path | None = None, deadline: float = float("inf"), ahead: bool = False,
+    *all_settings: BenchSettings, path: Path | None = None, deadline: float = math.inf, ahead: bool = False,
     **options: Any,
 ) -> list[Line]:  # fmt: skip
     """Measures every case of settings that differ in the number of features, and returns their lines.
@@ -71,15 +70,15 @@ def run(
         line = known.get(json.dumps(_identity(*case)))
         return [line] if line is not None and is_complete(line, case[0]) else None
 
-    left = [case for case in cases if earlier(case) is None]
-    commands = {layers: command_of(settings, layers) for settings, layers in left} if ahead else {}
+    left = [case for case in cases if ahead and earlier(case) is None]
     threads = torch.get_num_threads()
     torch.set_num_threads(first.threads)  # the machine is measured in this process
     try:
-        with Background(commands) as builds:
+        with built_ahead(left) as builds:
 
             def measured(case: Case, tell: Tell) -> list[Line]:
-                builds.wait(case[1], deadline - time.monotonic())
+                if case[1] in builds:
+                    wait([builds[case[1]]], None if math.isinf(deadline) else max(deadline - time.monotonic(), 0))
                 return [_line(*case, deadline, tell)]
 
             options |= {"absent": absent} if absent else {}

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from benchmarks import suite
 from benchmarks.named import Named
 from benchmarks.relational import builds, peers, plain_torch, runner
-from benchmarks.relational.ahead import Background
 from benchmarks.relational.bound import bound, plans
 from benchmarks.relational.candidate import make_step, unwrapped
 from benchmarks.relational.command import relational
@@ -28,6 +27,7 @@ from benchmarks.relational.record import Line, Summary, is_complete
 from benchmarks.relational.reference import compute_reference, max_error
 from benchmarks.relational.report import geometric_means, row_table
 from benchmarks.relational.settings import BenchSettings
+from dacergnn.bench import process
 from dacergnn.bench import runner as bench
 from dacergnn.bench.process import OUT_OF_MEMORY
 from dacergnn.bench.rates import precision
@@ -183,33 +183,27 @@ def test_peers_that_cannot_run_here_are_left_out(monkeypatch: pytest.MonkeyPatch
     ]
 
 
-def test_kernels_are_built_ahead(tmp_path: Path) -> None:
-    def writes(name: str, seconds: float = 0) -> list[str]:
-        return ["sh", "-c", f"sleep {seconds}; echo {name} >> {tmp_path}/order"]
-
-    with Background({"a": writes("a"), "b": ["false"], "c": writes("c", 60)}, 1) as background:
-        assert background.wait("a")
-        assert (tmp_path / "order").read_text().split() == ["a"]
-        assert not background.wait("b")
-        assert not background.wait("c", 0.01)
-        assert background.wait("d")  # nothing to wait for
-    assert (tmp_path / "order").read_text().split() == ["a"]
-
-
-def test_commands_that_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "relational", "--build-ahead"])
-    command = builds.command_of(replace(SETTINGS, hidden=32), replace(CASE, data="bgs", hidden=32))
-    given = "relational --build-ahead --build --hidden 32 --data bgs --models rgcn --mode train"
-    assert command[3:] == given.split()
+def test_kernels_are_built_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaving the context ends what still runs."""
+    cases = [(SETTINGS, replace(CASE, data=name)) for name in ("a", "b")]
+    monkeypatch.setattr(builds, "ask", lambda _, settings, case, **limits: {"seconds": 2.0, "data": case.data})
+    with builds.built_ahead(cases) as jobs:
+        assert [job.result()["data"] for job in jobs.values()] == ["a", "b"]
+    monkeypatch.setattr(builds, "ask", lambda *_, **limits: process.ask("time.sleep", 60, **limits))
+    with builds.built_ahead(cases[:1]) as jobs:
+        while not process._RUNNING:  # pyright: ignore[reportPrivateUsage]
+            time.sleep(0.01)
+    assert jobs[cases[0][1]].result() == {"error": "the process ended with code -9"}
 
 
-def test_a_single_case_is_built_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[str] = []
-    monkeypatch.setattr(builds, "build", lambda settings, case: built.append(str(case)))
-    options = ["--build", "--arch", "90", "--data", "bgs", "--models", "hgt", "--mode", "train"]
+def test_all_cases_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([{"seconds": 2.0}, {"error": "no nvcc"}])
+    monkeypatch.setattr(builds, "ask", lambda *_, **limits: next(answers))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    options = ["--build", "--arch", "90", "--data", "bgs", "--models", "hgt"]
     result = CliRunner().invoke(relational, options)
-    assert result.exit_code == 0, result.output
-    assert built == ["hgt on bgs, train"]
+    assert result.exit_code == 1
+    assert result.output.splitlines() == ["hgt on bgs, infer: built in 2 s", "hgt on bgs, train: no nvcc"]
 
 
 def test_graphs_are_kept_for_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
