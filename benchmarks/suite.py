@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +34,26 @@ resumed_json_option = click.option(
     "--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Append results to this file, line by line; what is in it is not measured again.",
 )  # fmt: skip
+
+
+def quickly(**least: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command --quick, which measures little.
+
+    Args:
+        least: Values of parameters then. Of a list, the first entry counts; the value here is that of an empty one.
+    """
+
+    def decorated(function: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--quick", is_flag=True, help="Measure little: the first of each list, and few runs.")
+        @wraps(function)
+        def run(*, quick: bool, **given: Any) -> None:
+            for name, value in least.items() if quick else ():
+                given[name] = given[name][:1] or value if isinstance(given[name], tuple) else value
+            function(**given)
+
+        return run
+
+    return decorated
 
 
 def silent(_: object) -> None:

@@ -9,7 +9,7 @@ import click
 
 from benchmarks.batches.runner import ratio_of, run, steady_ratios
 from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
-from benchmarks.suite import end, json_option, terminal, threads_option
+from benchmarks.suite import end, json_option, quickly, terminal, threads_option
 from dacergnn.bench.scatter import noted, ratio_cell, time_cell
 from dacergnn.cli.options import data_option, names, numbers
 from dacergnn.json_lines import Row
@@ -25,18 +25,16 @@ from dacergnn.tables import Table
 @click.option("--steps", default=BatchSettings.steps, show_default=True, help="Measured steps of a case.")
 @threads_option
 @click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
-@click.option("--quick", is_flag=True, help="Two layers on small batches, for a few steps.")
 @json_option
+@quickly(layers=(), seeds=(), steps=2)
 def batches(
     layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
-    threads: int, compiled: bool, quick: bool, path: Path | None,
+    threads: int, compiled: bool, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure training on sampled batches against the layers of PyG and DGL.
 
     Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
     """
-    if quick:
-        layers, seeds, steps = (*layers[:1], *layers[-1:]), seeds[:1], 2
     settings = BatchSettings(layers, data, seeds, fanouts, steps, threads, compiled)
     console = terminal()
     rows = run(settings, path=path, console=console)

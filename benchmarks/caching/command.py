@@ -14,7 +14,7 @@ from benchmarks.caching.report import tables
 from benchmarks.caching.runner import cases_of, known, run
 from benchmarks.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from benchmarks.caching.task import Limits
-from benchmarks.suite import resumed_json_option, terminal, threads_option
+from benchmarks.suite import quickly, resumed_json_option, terminal, threads_option
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import AGGREGATIONS, Rates
 from dacergnn.json_lines import Row
@@ -52,22 +52,20 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each case in a process of its own.")
 @click.option("--dry-run", is_flag=True, help="List the cases that are left to measure.")
 @click.option("--report", is_flag=True, help="Measure nothing: print the tables of what --json holds of these cases.")
-@click.option("--quick", is_flag=True, help="The smallest size on one graph, a few runs of each.")
 @resumed_json_option
+@quickly(models=(), data=(), networks=(), hidden=(8,), gradients=(), repeat=3, budget=0.3, memory=False)
 def caching(
     models: tuple[str, ...], data: tuple[str, ...], networks: tuple[str, ...], hidden: tuple[int, ...], features: int,
     heads: int, gradients: tuple[str, ...], strategies: tuple[str, ...], formats: tuple[str, ...],
     orders: tuple[str, ...], against: tuple[str, ...], modes: tuple[str, ...], repeat: int, budget: float,
     threads: int, device: str, rates: Rates | None, seed: int, memory: bool, dry_run: bool, report: bool,
-    quick: bool, path: Path | None,
+    path: Path | None,
 ) -> None:  # fmt: skip
     """Measure what homogeneous layers gain by saving or recomputing, by size, order and sparse format.
 
     Times are medians of runs in turns in one process, with peers where asked for. A run that was ended goes on where it
     stopped when it is started again with the same file.
     """
-    if quick:
-        data, hidden, gradients, repeat, budget, memory = data[:1], (hidden or (8,))[:1], gradients[:1], 3, 0.3, False
     limits = Limits(modes, threads, repeat, budget, device=device, seed=seed, rates=rates)
     settings = CachingSettings(
         models, data, networks, hidden, gradients, strategies, formats, orders, against, features, heads, memory, limits

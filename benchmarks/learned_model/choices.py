@@ -17,7 +17,7 @@ from benchmarks.learned_model import regret as regrets
 from benchmarks.learned_model.figures import draw_regrets
 from benchmarks.learned_model.searches import SEARCHES, compare
 from benchmarks.programs import HOMOGENEOUS, program_of
-from benchmarks.suite import Tell, continued, run_cases, terminal, threads_option
+from benchmarks.suite import Tell, continued, quickly, run_cases, terminal, threads_option
 from dacergnn.bench.measure import MODES
 from dacergnn.cli.layers import MODELS
 from dacergnn.cli.options import data_option, names
@@ -47,18 +47,16 @@ _LAYERS = f"Comma-separated, of {', '.join((*MODELS, *HOMOGENEOUS))}."
 @threads_option
 @click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw all cases of the file into this "
               "folder.")  # fmt: skip
-@click.option("--quick", is_flag=True, help="One layer on one graph, and few plans.")
+@quickly(models=(), data=(), mode=(), builds=2, evaluations=4)
 def regret(
     path: Path, models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, builds: int,
-    evaluations: int, threads: int, plots: Path | None, quick: bool,
+    evaluations: int, threads: int, plots: Path | None,
 ) -> None:  # fmt: skip
     """Measure how far chosen plans are from the fastest of many, for layers on graphs.
 
     The machine should have nothing else to do.
     """
     torch.set_num_threads(threads)
-    if quick:
-        models, data, mode, builds, evaluations = models[:1], data[:1], mode[:1], 2, 4
     settings: Row = {"features": features, "heads": heads, "builds": builds, "evaluations": evaluations}
     cases: list[Row] = [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
     for name, values, known in (("models", models, (*MODELS, *HOMOGENEOUS)), ("mode", mode, MODES)):
@@ -120,15 +118,12 @@ def _high(values: Sequence[float]) -> float:
 @click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
 @click.option("--heads", default=1, show_default=True, type=click.IntRange(1))
 @threads_option
-@click.option("--quick", is_flag=True, help="One layer on one graph.")
+@quickly(models=(), data=(), mode=())
 def searches(
-    models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, threads: int,
-    quick: bool,
-) -> None:  # fmt: skip
+    models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, threads: int
+) -> None:
     """Compare ways to search for plans by the model, in equal time: a beam, random plans, an evolution of plans."""
     torch.set_num_threads(threads)
-    if quick:
-        models, data, mode = models[:1], data[:1], mode[:1]
     model = replace(shipped(), threads=threads)
     title = "Plans found: measured time over that of the default (predicted; programs compiled)"
     table = Table(title, ("layer", "graph", "mode", *SEARCHES), keys=3)

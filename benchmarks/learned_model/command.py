@@ -18,7 +18,7 @@ from benchmarks.learned_model.figures import draw_predictions, draw_ranks
 from benchmarks.learned_model.judging import Budget, Judged, by_depth, on_another_machine
 from benchmarks.learned_model.judging import judge as judge_fold
 from benchmarks.learned_model.records import FORMAT, Rows
-from benchmarks.suite import Tell, continued, run_cases, terminal
+from benchmarks.suite import Tell, continued, quickly, run_cases, terminal
 from dacergnn.cli.options import device_option, numbers
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, load
@@ -58,21 +58,19 @@ model.add_command(searches)
 @click.option("--limit", default=CollectSettings.limit, show_default=True, help="Seconds that a run may take.")
 @click.option("--threads", default=CollectSettings.threads, show_default=True)
 @device_option
-@click.option("--quick", is_flag=True, help="Two layers on one graph each, a few runs of each.")
 @click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
 @click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
               "have other work meanwhile.")  # fmt: skip
+@quickly(layers=2, graphs=1, pool=1, builds=1, variants=0, repeat=2, limit=float("inf"))
 def collect(
     path: Path, layers: int, kind: str, first: int, graphs: int, pool: int, builds: int, variants: int, small: float,
-    large: float, repeat: int, limit: float, threads: int, device: str, quick: bool, minutes: float, build_only: bool,
+    large: float, repeat: int, limit: float, threads: int, device: str, minutes: float, build_only: bool,
 ) -> None:  # fmt: skip
     """Measure random plans of random layers on random graphs.
 
     Everything but the times follows from seeds. A run that was ended goes on where it stopped when it is started again
     with the same file. The machine should have nothing else to do.
     """
-    if quick:
-        layers, graphs, pool, builds, variants, repeat, limit = 2, 1, 1, 1, 0, 2, float("inf")
     settings = CollectSettings(
         LAYERS[kind], graphs, pool, builds, variants, small, large, repeat, limit, threads, device
     )  # fmt: skip
@@ -106,7 +104,7 @@ epochs_option = click.option("--epochs", default=20, show_default=True, type=cli
 members_option = click.option(
     "--members", default=4, show_default=True, type=click.IntRange(1), help="Members of each ensemble."
 )
-quick_option = click.option("--quick", is_flag=True, help="One short training on the samples of some layers.")
+samples_option = click.option("--samples", type=click.IntRange(1), help="About so many, of some of the layers.")
 seed_option = click.option(
     "--seed", default=0, show_default=True, help="Of the division of the samples, and of the training."
 )
@@ -118,12 +116,11 @@ seed_option = click.option(
 @epochs_option
 @members_option
 @seed_option
-@quick_option
-def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: int, quick: bool) -> None:
+@samples_option
+@quickly(epochs=1, members=1, samples=8_000)
+def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: int, samples: int | None) -> None:
     """Train graph networks on all samples; the times of each machine are scaled to one speed."""
-    samples, factors = _samples(paths, quick)
-    budget = Budget(seed=seed, epochs=1, members=1) if quick else Budget(epochs, members, seed)
-    predictor(budget.networks(on_one_scale(samples, factors))).save(out)
+    predictor(Budget(epochs, members, seed).networks(on_one_scale(*_samples(paths, samples)))).save(out)
 
 
 @model.command()
@@ -137,26 +134,26 @@ def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: i
 @members_option
 @click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
 @seed_option
-@quick_option
+@samples_option
+@quickly(depths=(), epochs=1, members=1, samples=8_000)
 def judge(
     paths: tuple[Path, ...], plots: Path | None, cross_validate: bool, machines: bool, depths: tuple[int, ...],
-    epochs: int, members: int, pooled: bool, seed: int, quick: bool,
+    epochs: int, members: int, pooled: bool, seed: int, samples: int | None,
 ) -> None:  # fmt: skip
     """Train the performance models, and score them on layers and graphs that none of them has seen.
 
     All models learn from the same samples, as ensembles of as many members. The times of each machine are scaled to
     one speed.
     """
-    epochs, members, depths = (1, 1, depths[:1]) if quick else (epochs, members, depths)
-    (samples, factors), budget = _samples(paths, quick), Budget(epochs, members, seed, pooled)
+    (measured, factors), budget = _samples(paths, samples), Budget(epochs, members, seed, pooled)
     if depths:
-        click.echo(score_table("convolutions", by_depth(samples, depths, budget).scores))
+        click.echo(score_table("convolutions", by_depth(measured, depths, budget).scores))
     for machine in factors if machines and len(factors) > 1 else ():
-        scores = on_another_machine(samples, machine, budget).scores
+        scores = on_another_machine(measured, machine, budget).scores
         click.echo(score_table(f"learned elsewhere than on {machine}", scores))
     unseen = Judged()
     for fold in range(FOLDS if cross_validate else 1):
-        judge_fold(unseen, samples, budget, fold)
+        judge_fold(unseen, measured, budget, fold)
         click.echo(f"{len(unseen.samples):,} samples of unseen layers on unseen graphs so far.")
     click.echo(score_table("model", unseen.scores))
     families = unseen.by_family(OURS)
@@ -167,13 +164,13 @@ def judge(
         click.echo(draw_ranks(families, plots))
 
 
-def _samples(paths: tuple[Path, ...], quick: bool) -> tuple[list[Measured], dict[str, float]]:
+def _samples(paths: tuple[Path, ...], most: int | None) -> tuple[list[Measured], dict[str, float]]:
     """Returns the samples of files, and how slow each machine is; says how many there are."""
     rows: list[Row] = [row for path in paths for row in load(path)]
     if not any("format" in row for row in rows):
         names = ", ".join(map(str, paths))
         raise DacergnnError(f"{names}: no line says how its samples were made; name a file of `model collect`.")
-    samples = samples_of(of_some_layers(rows) if quick else rows)
+    samples = samples_of(rows if most is None else of_some_layers(rows, most))
     factors = machine_factors(samples)
     for machine, factor in factors.items():
         count = sum(s.machine == machine for s in samples)

@@ -15,8 +15,6 @@ from dacergnn.tuning.features import THREADS, Described, describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.samples import Measured
 
-QUICK = 8_000
-
 
 def samples_of(rows: Iterable[Row]) -> list[Measured]:
     """Returns the samples of data sets, one after the other; a forward and its backward are one program.
@@ -55,12 +53,12 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
     return samples
 
 
-def of_some_layers(rows: Sequence[Row], seed: int = 0) -> list[Row]:
-    """Returns the rows of some layers, with about `QUICK` samples; describing all programs takes minutes."""
+def of_some_layers(rows: Sequence[Row], most: int, seed: int = 0) -> list[Row]:
+    """Returns the rows of some layers, with about ``most`` samples; describing all programs takes minutes."""
     counts = Counter(row["layer"] for row in rows if "seconds" in row)
     layers = sorted(counts)
     random.Random(seed).shuffle(layers)
     chosen: set[int] = set()
-    while layers and sum(counts[layer] for layer in chosen) < QUICK:
+    while layers and sum(counts[layer] for layer in chosen) < most:
         chosen.add(layers.pop())
     return [row for row in rows if row.get("layer", -1) in chosen or "layer" not in row]

@@ -30,6 +30,7 @@ FILES = Path(__file__).parents[2] / "benchmarks"
 LAYERS = ("rgcn", "rgat", "hgt", "gcn", "gat", "gatv2", "sage", "gin", "monet")
 """Layers in place of the paper's nine networks."""
 DEPTHS = (0, 1, 2, 4, 8)
+QUICK_SAMPLES = 8_000
 
 
 @cache
@@ -43,7 +44,7 @@ def samples(scale: Scale) -> tuple[Measured, ...]:
     if not files:
         raise DacergnnError(f"{FILES} holds no samples; run the command from a checkout of the repository.")
     rows = [row for file in files for row in load(file)]
-    return tuple(samples_of(of_some_layers(rows, scale.seed) if scale.quick else rows))
+    return tuple(samples_of(of_some_layers(rows, QUICK_SAMPLES, scale.seed) if scale.quick else rows))
 
 
 def budget(scale: Scale) -> Budget:

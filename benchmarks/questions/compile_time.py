@@ -15,7 +15,9 @@ from unittest.mock import patch
 
 import click
 
+from benchmarks.suite import quickly
 from dacergnn.bench.process import ask
+from dacergnn.cli.options import names
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
@@ -42,12 +44,14 @@ def first_call(layer: str, data: str) -> Row:
 
 @click.command()
 @click.option("--data", default="aifb", show_default=True)
+@click.option("--layers", default=",".join(LAYERS), callback=names, show_default=True)
 @click.option("--threads", default=2, show_default=True)
-def main(data: str, threads: int) -> None:
+@quickly(layers=())
+def main(data: str, layers: tuple[str, ...], threads: int) -> None:
     """Measure every layer with an empty cache, then with what that left."""
     table = Table(f"First call on {data}", ("layer", "empty cache (s)", "from the cache (s)"))
     function = f"{__name__}.{first_call.__name__}"
-    for name in LAYERS:
+    for name in layers:
         with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, {"DACERGNN_CACHE_DIR": cache}):
             runs = [ask(function, name, data, limit_s=600, threads=threads, limit_bytes=64 << 30) for _ in range(2)]
         table.add_row(name.upper(), *(f"{run['seconds']:.3f}" if "seconds" in run else run["error"] for run in runs))

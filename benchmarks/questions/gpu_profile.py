@@ -22,7 +22,7 @@ import torch
 
 import dacergnn
 from benchmarks.relational.settings import MODELS
-from benchmarks.suite import Tell, results, run_cases, terminal
+from benchmarks.suite import Tell, quickly, results, run_cases, terminal
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names
 from dacergnn.graph import HeteroGraph
@@ -48,6 +48,7 @@ HEAD = (*WORDS, "lost ms", "measured ms", "forecast ms", "bound ms")
 @click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="profile.jsonl",
               show_default=True)  # fmt: skip
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write tables here.")
+@quickly(data=(), models=(), mode=())
 def main(
     data: tuple[str, ...], models: tuple[str, ...], mode: tuple[str, ...], hidden: int, device: str,
     time_limit: float, path: Path, table: Path | None,

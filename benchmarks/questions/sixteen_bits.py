@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.relational.settings import MODELS
+from benchmarks.suite import quickly
 from dacergnn import HeteroGraph, datasets
 from dacergnn.bench.measure import interleave
 from dacergnn.bench.memory import peak_growth, return_freed
@@ -55,6 +56,7 @@ def peak(layer: nn.Module, train: Callable[[], object], rows: int, dtype: torch.
 @click.command()
 @click.option("--data", default="bgs~,biokg~,am~", callback=names, show_default=True)
 @click.option("--repeat", default=9, show_default=True)
+@quickly(data=(), repeat=3)
 def main(data: tuple[str, ...], repeat: int) -> None:
     """Measures every layer on every graph."""
     return_freed()

@@ -15,7 +15,7 @@ import click
 from benchmarks.relational.record import Line, is_complete
 from benchmarks.relational.report import candidate_table, geomean_table, geometric_means, row_table
 from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
-from benchmarks.suite import duration, end, resumed_json_option, terminal, threads_option
+from benchmarks.suite import duration, end, quickly, resumed_json_option, terminal, threads_option
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.rates import PRECISIONS
 from dacergnn.bench.scatter import marked, noted
@@ -59,7 +59,6 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
 @click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
-@click.option("--quick", is_flag=True, help="One small graph, plain PyTorch alone, a few runs of each.")
 @resumed_json_option
 @click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True,
               help="On a device.")  # fmt: skip
@@ -71,11 +70,12 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--build-ahead", is_flag=True, help="Build kernels for a device while earlier cases are measured.")
 @click.option("--build", is_flag=True, help="Build the kernels of all cases for a device and measure nothing.")
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write the tables here.")
+@quickly(data=(), against=(), repeat=3, budget=0.3, memory=False, compiled=False)
 def relational(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
     budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool | None, ours: bool,
-    everything: bool, wide: bool, overhead: bool, quick: bool, path: Path | None, dtype: str, rates: Rates | None,
+    everything: bool, wide: bool, overhead: bool, path: Path | None, dtype: str, rates: Rates | None,
     arch: int | None, time_limit: float, trial_limit: float, build_ahead: bool, build: bool, table: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
@@ -86,11 +86,9 @@ def relational(
     The exit status is 75 if time was too short.
     """
     deadline, widths = time.monotonic() + time_limit, hidden or (0,)
-    if quick:
-        data, against, repeat, budget, memory = data[:1], ("torch",), 3, 0.3, False
     settings = BenchSettings(
         models, data, mode, against, level, widths[0], repeat, memory, layers,
-        (device == "cpu" and not quick) if compiled is None else compiled, ours, threads, seed, budget, trial_limit,
+        device == "cpu" if compiled is None else compiled, ours, threads, seed, budget, trial_limit,
         device="cuda" if build else device, plan="" if plan is None else Plan.load(plan).to_json(), precision=dtype,
         architectures=None if arch is None else (arch,), rates=rates,
     )  # fmt: skip

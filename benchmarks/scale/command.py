@@ -10,7 +10,7 @@ import click
 
 from benchmarks.relational.settings import MODELS
 from benchmarks.scale.limits import WithinLimits
-from benchmarks.suite import Tell, end, json_option, run_cases, terminal, threads_option
+from benchmarks.suite import Tell, end, json_option, quickly, run_cases, terminal, threads_option
 from dacergnn.bench.process import ask
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.bench.scatter import Ratio, marked, noted, ratio_cell, scatters
@@ -38,11 +38,11 @@ LIMIT_S = 1800.0
               help="Divides the nodes among processes.")  # fmt: skip
 @click.option("--rounds", default="", help="A size of memory for rows of nodes, as in 500MB: processes run layers "
               "piece by piece (DistributedGraph.run).")  # fmt: skip
-@click.option("--quick", is_flag=True, help="One layer on the first graph for one step.")
 @json_option
+@quickly(models=(), data=(), limits=(), steps=1)
 def scale(
     models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
-    processes: tuple[str, ...], method: str, rounds: str, quick: bool, path: Path | None,
+    processes: tuple[str, ...], method: str, rounds: str, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure training steps within a limit of memory, or in several processes, against steps without.
 
@@ -57,9 +57,6 @@ def scale(
         raise click.BadParameter("is for several processes; give --processes, too", param_hint="--rounds")
     for limit in (*limits, rounds or "1GB"):
         Config(memory=limit)  # raises an error for what is no size
-
-    if quick:
-        models, data, steps = models[:1], data[:1], 1
 
     def measured(case: tuple[str, str], tell: Tell) -> list[Row]:
         model, graph = case

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
@@ -23,9 +24,11 @@ from benchmarks.relational.reference import compute_reference, max_error
 from benchmarks.relational.report import geometric_means
 from benchmarks.relational.runner import run
 from benchmarks.relational.settings import BenchSettings
+from benchmarks.suite import quickly
 from dacergnn.bench import runner as bench
 from dacergnn.bench.environment import write_run
 from dacergnn.bench.runner import Limits, times, weigh
+from dacergnn.cli.options import names
 from dacergnn.config import Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
@@ -313,3 +316,20 @@ def test_our_layer_agrees_with_the_reference(problem: Problem) -> None:
     built = ours.candidate("rgcn").build(problem, shared, unwrapped)
     out = make_step(built, problem, train=True)()
     assert max_error(compute_reference("rgcn", problem, shared), built, problem, out, train=True) < 1e-5
+
+
+def test_little_is_measured_quickly() -> None:
+    """The first of each list, and fixed numbers."""
+    found: list[Any] = []
+
+    @click.command()
+    @click.option("--data", default="a,b", callback=names)
+    @click.option("--sizes", default="", callback=names)
+    @click.option("--repeat", default=30)
+    @quickly(data=(), sizes=("8",), repeat=3)
+    def measure(data: tuple[str, ...], sizes: tuple[str, ...], repeat: int) -> None:
+        found.append((data, sizes, repeat))
+
+    for options in ([], ["--quick"], ["--quick", "--data", "c,d", "--repeat", "9"]):
+        assert CliRunner().invoke(measure, options).exit_code == 0
+    assert found == [(("a", "b"), (), 30), (("a",), ("8",), 3), (("c",), ("8",), 3)]
