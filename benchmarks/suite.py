@@ -70,9 +70,20 @@ def terminal() -> Console:
 
 
 def results(path: Path | None) -> list[Row]:
-    """Returns the rows of a file, without the records of what its runs depend on; none where there is no file yet."""
-    rows = load_rows(path) if path is not None and path.exists() else []
-    return [row for row in rows if "environment" not in row]
+    """Returns the rows of a file that are of this machine and its versions; none where there is no file yet."""
+    rows: list[Row] = []
+    here, own = _plain(environment()), False
+    for row in load_rows(path) if path is not None and path.exists() else []:
+        if "environment" in row:
+            own = row["environment"] == here
+        elif own:
+            rows.append(row)
+    return rows
+
+
+def _plain(row: Row) -> Row:
+    """Returns a row as it is read from a file."""
+    return json.loads(json.dumps(row))
 
 
 def continued(path: Path, **about: Any) -> list[Row]:
@@ -82,9 +93,9 @@ def continued(path: Path, **about: Any) -> list[Row]:
         DacergnnError: It holds something else, or results of another machine, or what ``about`` says was another way.
     """
     rows = load_rows(path) if path.exists() else []
-    here = {"environment": environment(), **about}
+    here = _plain({"environment": environment(), **about})
     for row in rows[:1] + [row for row in rows[1:] if "environment" in row]:
-        if {name: row.get(name) for name in here} != json.loads(json.dumps(here)):
+        if {name: row.get(name) for name in here} != here:
             raise DacergnnError(
                 f"{path}: its results are of another machine, or were made in another way; start another file."
             )

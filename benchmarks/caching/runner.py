@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.caching.experiment import TaskExperiment
-from benchmarks.caching.records import key_of, load, settings_of
+from benchmarks.caching.records import key_of, settings_of
 from benchmarks.caching.settings import CachingSettings
 from benchmarks.caching.task import Task
 from benchmarks.named import Named
 from benchmarks.relational.peers import library_module
-from benchmarks.suite import Tell, run_cases
+from benchmarks.suite import Tell, results, run_cases
 from dacergnn.bench import runner
 from dacergnn.json_lines import Row
 
@@ -29,7 +29,7 @@ def cases_of(settings: CachingSettings) -> list[Case]:
 
 def known(settings: CachingSettings, path: Path | None) -> Callable[[Case], list[Row] | None]:
     """Returns what finds the rows of a case in a file; it returns None where one of them is missing."""
-    rows = {key_of(row): row for row in (load(path) if path is not None and path.exists() else [])}
+    rows = {key_of(row): row for row in results(path)}
 
     def earlier(case: Case) -> list[Row] | None:
         task, candidates = case

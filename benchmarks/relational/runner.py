@@ -64,6 +64,8 @@ def run(
         (replace(settings, against=tuple(name for name in settings.against if name not in absent)), case)
         for settings, case in cases_of(*all_settings)
     ]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(first.threads)  # the machine is measured in this process
     known = {json.dumps(line["case"]): line for line in results(path) if "case" in line}
 
     def earlier(case: Case) -> list[Line] | None:
@@ -71,8 +73,6 @@ def run(
         return [line] if line is not None and is_complete(line, case[0]) else None
 
     left = [case for case in cases if ahead and earlier(case) is None]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(first.threads)  # the machine is measured in this process
     try:
         with built_ahead(left) as builds:
 
@@ -137,7 +137,7 @@ def measured(
         settings.trial_limit_s, device=case.device, deadline=deadline,
     )  # fmt: skip
     # On a device, the peaks of its allocator are known of each candidate, whatever else holds memory.
-    weighed = [name for name in names if name.library != "torch" and settings.memory and case.device == "cpu"]
+    weighed = [name for name in names if name.library not in peers.PLAIN and settings.memory and case.device == "cpu"]
     together = partial(measure, case, limits=limits, progress=tell)
     found = together([*names], weighed=weighed)
     for variants in _variants(case, found, settings):

@@ -238,6 +238,7 @@ def quick_answers(monkeypatch: pytest.MonkeyPatch) -> list[list[Named]]:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
     monkeypatch.setattr(suite, "about_run", lambda **_: {"environment": {}})
+    monkeypatch.setattr(suite, "environment", dict)
     monkeypatch.setattr(runner, "measure_rates", lambda *_: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setattr(runner, "_sizes", lambda *_: dict.fromkeys("NEUVRT", 9))
     monkeypatch.setattr(runner, "measure", measure)
@@ -259,9 +260,13 @@ def test_what_is_measured_already_is_left_out(
         assert "| 1e+03 |" in table.read_text()
     assert "1 of 1 cases were in" in result.stderr
     assert len(load(path)) == 2
+    monkeypatch.setattr(suite, "environment", lambda: {"cpu": "another"})
+    CliRunner().invoke(relational, options)
+    assert len(quick_answers) == 2
+    monkeypatch.setattr(suite, "environment", dict)
     for more in (["--dtype", "bfloat16"], ["--hidden", "32"], ["--level", "O2,hector"]):
         CliRunner().invoke(relational, [*options, *more])
-    assert len(quick_answers) == 4
+    assert len(quick_answers) == 5
 
 
 @pytest.mark.usefixtures("quick_answers")
