@@ -70,7 +70,7 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--build-ahead", is_flag=True, help="Build kernels for a device while earlier cases are measured.")
 @click.option("--build", is_flag=True, help="Build the kernels of all cases for a device and measure nothing.")
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write the tables here.")
-@quickly(models=(), data=(), against=(), level=(), repeat=3, budget=0.3, memory=False, compiled=False)
+@quickly(models=(), data=(), mode=(), against=(), level=(), repeat=3, budget=0.3, memory=False, compiled=False)
 def relational(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
