@@ -117,7 +117,7 @@ seed_option = click.option(
 @members_option
 @seed_option
 @samples_option
-@quickly(epochs=1, members=1, samples=8_000)
+@quickly(epochs=1, members=1, samples=2_000)
 def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: int, samples: int | None) -> None:
     """Train graph networks on all samples; the times of each machine are scaled to one speed."""
     predictor(Budget(epochs, members, seed).networks(on_one_scale(*_samples(paths, samples)))).save(out)
@@ -135,7 +135,7 @@ def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: i
 @click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
 @seed_option
 @samples_option
-@quickly(depths=(), epochs=1, members=1, samples=8_000)
+@quickly(depths=(), epochs=1, members=1, samples=2_000)
 def judge(
     paths: tuple[Path, ...], plots: Path | None, cross_validate: bool, machines: bool, depths: tuple[int, ...],
     epochs: int, members: int, pooled: bool, seed: int, samples: int | None,
