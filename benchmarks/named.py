@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dacergnn.config import Config
+
+COMPILED, REPLAYED = " compiled", " replayed"
+"""End the names of variants: layers of libraries through torch.compile, and steps that a CUDA graph replays."""
 
 
 @dataclass(frozen=True)
@@ -21,4 +24,18 @@ class Named:
     @property
     def compiled(self) -> bool:
         """Tells whether a library's layers run through torch.compile."""
-        return self.name.endswith("compiled")
+        return self.name.endswith(COMPILED)
+
+    @property
+    def replayed(self) -> bool:
+        """Tells whether steps are replayed from a CUDA graph."""
+        return self.name.endswith(REPLAYED)
+
+    @property
+    def base(self) -> Named:
+        """Returns what a variant is made of."""
+        return replace(self, name=self.name.removesuffix(COMPILED).removesuffix(REPLAYED))
+
+    def variant(self, ending: str) -> Named:
+        """Returns a variant, by the end of its name."""
+        return replace(self, name=self.name + ending)

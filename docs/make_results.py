@@ -15,7 +15,7 @@ from pages import FOLDER, replaced
 
 from benchmarks.batches.runner import ratio_of, steady_ratios
 from benchmarks.networks.tables import means, table
-from dacergnn.bench.scatter import NOTE, Steady, marked, scatters
+from dacergnn.bench.scatter import NOTE, Steady, ratio_cell, time_cell
 from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
 
@@ -74,9 +74,8 @@ def _mean(rows: list[Row], name: str) -> str:
 def _cells(row: dict[str, Any]) -> list[str]:
     eager, ours = row["eager"], row["ours"]
     cells = [row["layer"], f"{row['seeds']:,}", f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:,.1f}"]
-    cells += [marked(f"{one['step_wall_ms']:,.1f}", scatters(one, "step_wall_ms")) for one in (eager, ours)]
-    ratio = ratio_of(row, "ratio_wall")
-    cells += ["-" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)]
+    cells += [time_cell(one, "step_wall_ms", ",.1f") for one in (eager, ours)]
+    cells += [ratio_cell(ratio_of(row, "ratio_wall"))]
     cells += [f"{100 * row['encode_share_wall']:.0f} %"]
     return [*cells, f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}"]
 

@@ -121,8 +121,9 @@ run() {
         alone) step alone 120 tests.log "${pytest[@]}" tests/gpu -m alone ;;
         memcheck | racecheck) sanitize "$1" ;;
         kernels) step kernels 300 tests.log env DACERGNN_KERNELS_ON_DEVICE=1 "${pytest[@]}" tests/cuda -n "$workers" --dist worksteal ;;
-        tf32 | bfloat16) measure "$1" 180 "${bench[@]}" --build-ahead --data 'mag~,am~,fb15k~,aifb~' --against pyg,dgl,torch,grouped --dtype "$1" ;;
-        compiled) measure compiled 300 "${bench[@]}" --data "$graphs" --against compiled --case-limit 90 ;;
+        tf32 | bfloat16) measure "$1" 180 "${bench[@]}" --build-ahead --data 'mag~,am~,fb15k~,aifb~' --against pyg,dgl,torch,grouped --dtype "$1" --markdown "$kept/$1.md" ;;
+        compiled) measure compiled 300 "${bench[@]}" --data "$graphs" --against pyg --compiled --trial-limit 90 \
+            --json "$kept/compiled.jsonl" --markdown "$kept/compiled.md" ;;
     esac
 }
 

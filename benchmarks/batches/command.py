@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
 from benchmarks.batches.runner import ratio_of, run, steady_ratios
 from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
-from benchmarks.suite import json_option, terminal, threads_option
-from dacergnn.bench.scatter import MARK, NOTE, marked, scatters
+from benchmarks.suite import end, json_option, quickly, terminal, threads_option
+from dacergnn.bench.scatter import noted, ratio_cell, time_cell
 from dacergnn.cli.options import data_option, names, numbers
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
@@ -26,6 +26,7 @@ from dacergnn.tables import Table
 @threads_option
 @click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
 @json_option
+@quickly(layers=(), seeds=(), steps=2)
 def batches(
     layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
     threads: int, compiled: bool, path: Path | None,
@@ -40,37 +41,22 @@ def batches(
     click.echo(_table(rows, settings))
     for name, steady in steady_ratios(rows).items():
         console.print(f"geometric mean of {name.replace('_', ' ')}: {steady.text()}", highlight=False)
-    failed = [row for row in rows if "error" in row]
-    for row in failed:
-        console.print(f"[red]{row['layer']}: {row['error']}")
-    if failed:
-        sys.exit(1)
+    end(console, [f"{row['layer']}: {row['error']}" for row in rows if "error" in row])
 
 
 def _table(rows: list[Row], settings: BatchSettings) -> Table:
     headings = ["layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio", "of processor time", "encoding",
                "eager steps/s", "ours steps/s", *(["compiled ms", "ratio"] if settings.compiled else [])]  # fmt: skip
     title = f"Training steps on {settings.data}, fan-outs {list(settings.fanouts)} (wall time)"
-    table = Table(title, headings, keys=2)
+    table, step = Table(title, headings, keys=2), partial(time_cell, time="step_wall_ms", form=".2f")
     for row in [row for row in rows if "error" not in row]:
         eager, ours = row["eager"], row["ours"]
         cells = [
-            f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:.2f}", _time(eager), _time(ours),
-            _ratio(row, "ratio_wall"), _ratio(row, "ratio_processor"),
+            f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:.2f}", step(eager), step(ours),
+            ratio_cell(ratio_of(row, "ratio_wall")), ratio_cell(ratio_of(row, "ratio_processor")),
             f"{row['encode_share_wall']:.0%}", f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}",
         ]  # fmt: skip
         if settings.compiled:
-            cells += [_time(row["compiled"]), _ratio(row, "ratio_compiled")]
+            cells += [step(row["compiled"]), ratio_cell(ratio_of(row, "ratio_compiled"))]
         table.add_row(row["layer"], str(row["seeds"]), *cells)
-        if any(cell.endswith(MARK) for cell in cells):
-            table.add_note(NOTE)
-    return table
-
-
-def _time(candidate: Row) -> str:
-    return marked(f"{candidate['step_wall_ms']:.2f}", scatters(candidate, "step_wall_ms"))
-
-
-def _ratio(row: Row, name: str) -> str:
-    ratio = ratio_of(row, name)
-    return "-" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)
+    return noted(table)

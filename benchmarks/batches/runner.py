@@ -6,8 +6,8 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from benchmarks.batches.experiment import COMPILED, EAGER, OURS, OnBatches
-from benchmarks.batches.settings import BLOCKS, BatchSettings
+from benchmarks.batches.settings import BatchSettings
+from benchmarks.networks.loading import BLOCKS
 from benchmarks.relational.peers import library_module
 from benchmarks.suite import Tell, run_cases
 from dacergnn.bench.runner import Limits, measure
@@ -33,15 +33,21 @@ def run(settings: BatchSettings, **options: Any) -> list[Row]:
     """
     for library in {"dgl" if layer in BLOCKS else "pyg" for layer in settings.layers}:
         library_module(library)
-    names = (EAGER, OURS, *((COMPILED,) if settings.compiled else ()))
+    from benchmarks.batches.experiment import OnBatches
+    from benchmarks.networks.network import COMPILED, ORIGINAL, OURS
+
+    names = {"eager": ORIGINAL, "ours": OURS} | ({"compiled": COMPILED} if settings.compiled else {})
     limits = Limits(("train",), settings.threads, settings.steps, limit_bytes=16 << 30)
 
     def measured(case: OnBatches, tell: Tell) -> list[Row]:
-        about = {"layer": case.layer, "data": case.data, "fanouts": list(case.fanouts), "seeds": case.seeds}
-        return [about | _row(measure(case, names, limits, progress=tell))]
+        about = {"layer": case.network, "data": case.data, "fanouts": list(case.fanouts), "seeds": case.seeds}
+        found = measure(case, [*names.values()], limits, progress=tell)
+        return [about | _row({key: found[name] for key, name in names.items()})]
 
     pairs = product(settings.layers, settings.seeds)
-    cases = [OnBatches(layer, settings.data, seeds, settings.fanouts) for layer, seeds in pairs]
+    cases = [
+        OnBatches(layer, data=settings.data, seeds=seeds, fanouts=settings.fanouts) for layer, seeds in pairs
+    ]  # fmt: skip
     return run_cases(cases, measured, settings=asdict(settings), **options)
 
 
@@ -49,7 +55,7 @@ def _row(found: dict[str, Row]) -> Row:
     failed = [f"{name}: {row['status']} {row['note']}" for name, row in found.items() if row["status"] != "ok"]
     if failed:
         return {"error": "; ".join(failed)}
-    ours = found[OURS]
+    ours = found["ours"]
     row: Row = {name: ours[name] for name in ("edges", "sample_wall_ms", "sample_processor_ms")} | found
     for kind in ("wall", "processor"):
         row[f"encode_share_{kind}"] = ours[f"encode_{kind}_ms"] / ours[f"step_{kind}_ms"]

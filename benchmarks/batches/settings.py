@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.networks.loading import BLOCKS, PLAIN, RELATIONAL, TYPED
 from benchmarks.relational.settings import check
 from dacergnn.errors import DacergnnError
 
-PLAIN = ("SAGEConv", "GATConv", "GATv2Conv", "ResGatedGraphConv")
-"""Layers of PyG that ignore types."""
-RELATIONAL = ("RGCNConv", "RGATConv")
-"""Layers of PyG that take a vector of edge types."""
-TYPED = ("HGTConv", "HeteroConv(SAGEConv)", "HeteroConv(GATv2Conv)", "to_hetero(SAGEConv)")
-"""Layers of PyG that take dictionaries by type."""
-BLOCKS = ("RelGraphConv", "DGL GATConv")
-"""Layers of DGL, which are called with blocks."""
 LAYERS = (*PLAIN, *RELATIONAL, *TYPED, *BLOCKS)
 
 DATA = "mag_cut10"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ import click
 from rich.console import Console
 
 from benchmarks.caching.report import tables
-from benchmarks.caching.runner import Work, plan, run
+from benchmarks.caching.runner import cases_of, known, run
 from benchmarks.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from benchmarks.caching.task import Limits
-from benchmarks.suite import terminal, threads_option
+from benchmarks.suite import quickly, resumed_json_option, terminal, threads_option
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import AGGREGATIONS, Rates
 from dacergnn.json_lines import Row
@@ -51,8 +52,8 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each case in a process of its own.")
 @click.option("--dry-run", is_flag=True, help="List the cases that are left to measure.")
 @click.option("--report", is_flag=True, help="Measure nothing: print the tables of what --json holds of these cases.")
-@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path),
-              help="Append results to this file, line by line; what is in it is not measured again.")  # fmt: skip
+@resumed_json_option
+@quickly(models=(), data=(), networks=(), hidden=(8,), gradients=(), repeat=3, budget=0.3, memory=False)
 def caching(
     models: tuple[str, ...], data: tuple[str, ...], networks: tuple[str, ...], hidden: tuple[int, ...], features: int,
     heads: int, gradients: tuple[str, ...], strategies: tuple[str, ...], formats: tuple[str, ...],
@@ -76,17 +77,18 @@ def caching(
             if row["status"] != "ok":
                 console.print(f"{row['library']} {row['name']}, {row['model']} on {row['data']}: {row['note']}")
 
-    work = plan(settings, path)
     if dry_run:
-        _list_cases(work, console)
+        _list_cases(settings, path, console)
         return
-    rows = work.done if report else run(settings, path, console=console, on_case=on_case)
-    for table in tables(rows):
+    deadline = -math.inf if report else math.inf
+    for table in tables(run(settings, path, console=console, on_case=on_case, deadline=deadline)):
         click.echo(table)
 
 
-def _list_cases(work: Work, console: Console) -> None:
-    for task, candidates in work.tasks:
+def _list_cases(settings: CachingSettings, path: Path | None, console: Console) -> None:
+    cases, earlier = cases_of(settings), known(settings, path)
+    left = [case for case in cases if earlier(case) is None]
+    for task, candidates in left:
         console.print(f"{task}: {', '.join(f'{c.library} {c.name}' for c in candidates)}", highlight=False)
-    cases = sum(len(candidates) for _, candidates in work.tasks)
-    console.print(f"{cases} cases of {len(work.tasks)} networks are left, {len(work.done)} are done.")
+    count, done = (sum(len(candidates) for _, candidates in some) for some in (left, cases))
+    console.print(f"{count} cases of {len(left)} networks are left, {done - count} are done.")

@@ -31,8 +31,7 @@ def settings_of(task: Task, candidate: Named, limits: Limits) -> Row:
 
 
 def key_of(row: Row) -> Key:
-    """Returns the key that distinguishes a case from all others; rows without a device are of the processor."""
-    row = {"device": "cpu"} | row
+    """Returns the key that distinguishes a case from all others."""
     return tuple(tuple(v) if isinstance(v, list) else v for v in (row.get(name) for name in _KEY))
 
 

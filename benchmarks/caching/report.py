@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from benchmarks.caching.analysis import NetworkRows, choices, families, groups, relative, speedup
 from benchmarks.caching.task import Limits
-from dacergnn.bench.scatter import NOTE, Ratio, Steady, with_left_out
+from dacergnn.bench.scatter import Ratio, Steady, noted, with_left_out
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
@@ -27,7 +27,7 @@ def against_libraries(row_groups: Sequence[NetworkRows]) -> Table:
         values = [_ratios(members, lambda g, field=field: speedup(g, g.own, field)) for field in fields]
         if any(values):
             _add_means(table, name, values, len(members), min)
-    return table
+    return noted(table)
 
 
 def recomputation(row_groups: Sequence[NetworkRows]) -> Table:
@@ -41,7 +41,7 @@ def recomputation(row_groups: Sequence[NetworkRows]) -> Table:
         ]
         if values[0]:
             _add_means(table, name, values, len(members), max)
-    return table
+    return noted(table)
 
 
 def choice_table(row_groups: Sequence[NetworkRows]) -> Table:
@@ -57,11 +57,8 @@ def choice_table(row_groups: Sequence[NetworkRows]) -> Table:
             right, worst = sum(choice.right for choice in made), max(made, key=lambda choice: choice.slowdown)
             where = f"{worst.group.data}, {worst.group.hidden}: {worst.best['name']}"
             shown = (f"{right} ({right / len(made):.0%})", f"{worst.slowdown:.3f}", where)
-        left_out = len(every) - len(made)
-        table.add_row(*name, *shown, with_left_out(str(len(made)), left_out))
-        if left_out:
-            table.add_note(NOTE)
-    return table
+        table.add_row(*name, *shown, with_left_out(str(len(made)), len(every) - len(made)))
+    return noted(table)
 
 
 def _add_means(
@@ -71,11 +68,8 @@ def _add_means(
     cases: int,
     extreme: Callable[[Sequence[float]], float],
 ) -> None:
-    """Adds a row of means to a table, and explains which ratios are left out if some are."""
-    steady = [Steady.of(ratios) for ratios in values]
-    table.add_row(*name, *(s.text(extreme) for s in steady), str(cases))
-    if any(s.left_out for s in steady):
-        table.add_note(NOTE)
+    """Adds a row of means to a table."""
+    table.add_row(*name, *(Steady.of(ratios).text(extreme) for ratios in values), str(cases))
 
 
 def _table(title: str, *columns: str, count: str = "cases") -> Table:

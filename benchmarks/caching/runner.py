@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.caching.experiment import TaskExperiment
-from benchmarks.caching.records import key_of, load, settings_of
+from benchmarks.caching.records import key_of, settings_of
 from benchmarks.caching.settings import CachingSettings
 from benchmarks.caching.task import Task
 from benchmarks.named import Named
 from benchmarks.relational.peers import library_module
-from benchmarks.suite import Tell, run_cases
+from benchmarks.suite import Tell, results, run_cases
 from dacergnn.bench import runner
 from dacergnn.json_lines import Row
 
-
-@dataclass(frozen=True)
-class Work:
-    """Holds the tasks that are left to measure, and the rows of those that were measured before."""
-
-    tasks: list[tuple[Task, tuple[Named, ...]]]
-    done: list[Row]
+Case = tuple[Task, tuple[Named, ...]]
+"""A task, and the ways to compute it."""
 
 
-def plan(settings: CachingSettings, path: Path | None = None) -> Work:
-    """Returns the tasks that a file lacks results of; each is measured whole, as times compare within a process."""
-    rows = {key_of(row): row for row in (load(path) if path is not None and path.exists() else [])}
-    tasks: list[tuple[Task, tuple[Named, ...]]] = []
-    done: list[Row] = []
-    for task in settings.tasks():
-        wanted = settings.candidates(task)
-        keys = [key_of(settings_of(task, c, settings.limits)) for c in wanted]
-        if all(key in rows and _is_complete(rows[key], settings) for key in keys):
-            done += [rows[key] for key in keys]
-        else:
-            tasks.append((task, wanted))
-    return Work(tasks, done)
+def cases_of(settings: CachingSettings) -> list[Case]:
+    """Returns the cases; each is measured whole, as times compare within a process."""
+    return [(task, settings.candidates(task)) for task in settings.tasks()]
+
+
+def known(settings: CachingSettings, path: Path | None) -> Callable[[Case], list[Row] | None]:
+    """Returns what finds the rows of a case in a file; it returns None where one of them is missing."""
+    rows = {key_of(row): row for row in results(path)}
+
+    def earlier(case: Case) -> list[Row] | None:
+        task, candidates = case
+        found = [rows.get(key_of(settings_of(task, candidate, settings.limits)), {}) for candidate in candidates]
+        return found if all(row and _is_complete(row, settings) for row in found) else None
+
+    return earlier
 
 
 def _is_complete(row: Row, settings: CachingSettings) -> bool:
@@ -61,10 +58,10 @@ def run(settings: CachingSettings, path: Path | None = None, **options: Any) -> 
     """
     for library in {"pyg", *(name.partition("-")[0] for name in settings.against)}:
         library_module(library)
-    work, rates = plan(settings, path), settings.limits.rates
-    return work.done + run_cases(
-        work.tasks, lambda task, tell: measure(*task, settings, tell), path=path,
-        rates=None if rates is None else asdict(rates), **options,
+    rates = settings.limits.rates
+    return run_cases(
+        cases_of(settings), lambda case, tell: measure(*case, settings, tell), path=path,
+        earlier=known(settings, path), rates=None if rates is None else asdict(rates), **options,
     )  # fmt: skip
 
 

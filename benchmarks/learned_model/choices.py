@@ -17,13 +17,12 @@ from benchmarks.learned_model import regret as regrets
 from benchmarks.learned_model.figures import draw_regrets
 from benchmarks.learned_model.searches import SEARCHES, compare
 from benchmarks.programs import HOMOGENEOUS, program_of
-from benchmarks.suite import Tell, run_cases, terminal
-from dacergnn.bench.environment import environment
+from benchmarks.suite import Tell, continued, quickly, run_cases, terminal, threads_option
 from dacergnn.bench.measure import MODES
 from dacergnn.cli.layers import MODELS
 from dacergnn.cli.options import data_option, names
 from dacergnn.errors import DacergnnError
-from dacergnn.json_lines import Row, load
+from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 from dacergnn.tuning.model_file import SHIPPED
 from dacergnn.tuning.tuned import shipped
@@ -45,9 +44,10 @@ _LAYERS = f"Comma-separated, of {', '.join((*MODELS, *HOMOGENEOUS))}."
 @click.option("--builds", default=24, show_default=True, type=click.IntRange(1), help="Plans to build in a case, "
               "besides those that are chosen.")  # fmt: skip
 @click.option("--evaluations", default=60, show_default=True, type=click.IntRange(1), help="Plans that a search sees.")
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@threads_option
 @click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw all cases of the file into this "
               "folder.")  # fmt: skip
+@quickly(models=(), data=(), mode=(), builds=2, evaluations=4)
 def regret(
     path: Path, models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, builds: int,
     evaluations: int, threads: int, plots: Path | None,
@@ -62,21 +62,21 @@ def regret(
     for name, values, known in (("models", models, (*MODELS, *HOMOGENEOUS)), ("mode", mode, MODES)):
         for value in {*values} - {*known}:
             raise DacergnnError(f"{name}: {value!r} is not one of {', '.join(known)}.")
-    about: Row = {"environment": environment(), "threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
-    earlier = load(path) if path.exists() else []
-    if any({key: row.get(key) for key in about} != about for row in earlier if "best" not in row):
-        raise DacergnnError(f"{path}: its results are of another machine or model; start another file.")
+    about: Row = {"threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
+    earlier = continued(path, **about)
     model = replace(shipped(), threads=threads)  # which features are computed for
-    done = [{key: row.get(key) for key in cases[0]} for row in earlier]
+    known = {tuple(row[key] for key in cases[0]): row for row in earlier}
 
     def measure(case: Row, tell: Tell) -> list[Row]:
         tell(f"{case['layer']} on {case['data']}, {case['mode']}")
         program = program_of(case["layer"], case["data"], features, heads, case["mode"])
         return [{**case, **asdict(regrets.regret(*program, model, builds=builds, evaluations=evaluations))}]
 
-    left = [case for case in cases if case not in done]
-    found = run_cases(left, measure, path=path, console=terminal(), **about)
-    measured = [*(row for row in earlier if "best" in row), *found]
+    def found(case: Row) -> list[Row] | None:
+        return [known[tuple(case.values())]] if tuple(case.values()) in known else None
+
+    new = run_cases(cases, measure, path=path, earlier=found, console=terminal(), **about)
+    measured = earlier + [row for row in new if row not in earlier]
     click.echo(_table(measured))
     if plots is not None:
         click.echo(draw_regrets(measured, CHOICES, plots))
@@ -117,7 +117,8 @@ def _high(values: Sequence[float]) -> float:
 @click.option("--mode", default="infer,train", callback=names, show_default=True)
 @click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
 @click.option("--heads", default=1, show_default=True, type=click.IntRange(1))
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
+@threads_option
+@quickly(models=(), data=(), mode=())
 def searches(
     models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, threads: int
 ) -> None:

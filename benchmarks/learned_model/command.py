@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
-from rich.console import Console
+import torch
 
 from benchmarks.learned_model.choices import regret, searches
 from benchmarks.learned_model.common_layers import common_layer
 from benchmarks.learned_model.contenders import CALIBRATED, OURS, predictor
-from benchmarks.learned_model.dataset import samples_of
+from benchmarks.learned_model.dataset import of_some_layers, samples_of
 from benchmarks.learned_model.division import FOLDS, machine_factors, on_one_scale
 from benchmarks.learned_model.figures import draw_predictions, draw_ranks
 from benchmarks.learned_model.judging import Budget, Judged, by_depth, on_another_machine
 from benchmarks.learned_model.judging import judge as judge_fold
-from benchmarks.learned_model.records import collector
-from dacergnn.bench.environment import environment
-from dacergnn.cli.bars import progress_bar
+from benchmarks.learned_model.records import FORMAT, Rows
+from benchmarks.suite import Tell, continued, quickly, run_cases, terminal
 from dacergnn.cli.options import device_option, numbers
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
-from dacergnn.tuning.collect import CollectSettings
+from dacergnn.tuning.collect import Collector, CollectSettings
 from dacergnn.tuning.programs import RandomLayer, random_layer
 from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import Scores
@@ -46,9 +44,7 @@ model.add_command(searches)
 @model.command()
 @click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
               help="Samples are appended to this file; those in it are not measured again.")  # fmt: skip
-@click.option(
-    "--layers", default=len(CollectSettings.layers), show_default=True, type=click.IntRange(1), help="Random layers."
-)
+@click.option("--layers", default=500, show_default=True, type=click.IntRange(1), help="Random layers.")
 @click.option("--kind", default="random", type=click.Choice([*LAYERS]), show_default=True)
 @click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first one.")
 @click.option("--graphs", default=CollectSettings.graphs, show_default=True, help="Random graphs for each layer.")
@@ -65,6 +61,7 @@ model.add_command(searches)
 @click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
 @click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
               "have other work meanwhile.")  # fmt: skip
+@quickly(layers=2, graphs=1, pool=1, builds=1, variants=0, repeat=2, limit=float("inf"))
 def collect(
     path: Path, layers: int, kind: str, first: int, graphs: int, pool: int, builds: int, variants: int, small: float,
     large: float, repeat: int, limit: float, threads: int, device: str, minutes: float, build_only: bool,
@@ -75,32 +72,28 @@ def collect(
     with the same file. The machine should have nothing else to do.
     """
     settings = CollectSettings(
-        range(first, first + layers),
-        LAYERS[kind],
-        graphs,
-        pool,
-        builds,
-        variants,
-        small,
-        large,
-        repeat,
-        limit,
-        threads,
-        device,
-    )
-    about: Row = {"machine": environment(), "repeat": repeat, "limit": limit, "threads": threads}
-    if kind != "random":
-        about["layers"] = kind
-    if device != "cpu":
-        about["device"] = device
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    total, deadline = 0, time.monotonic() + 60 * minutes
-    with progress_bar(console) as bar:
-        task = bar.add_task("layers", total=layers)
-        for seed, count in collector(settings, path, about).run(deadline, measures=not build_only):
-            total += count
-            bar.update(task, advance=1, description=f"layer {seed}, {total:,} samples")
-    console.print(f"{total:,} samples measured into {path}.")
+        LAYERS[kind], graphs, pool, builds, variants, small, large, repeat, limit, threads, device
+    )  # fmt: skip
+    torch.set_num_threads(threads)
+    about: Row = {
+        "format": FORMAT, "repeat": repeat, "limit": limit, "threads": threads, "layers": kind, "device": device
+    }  # fmt: skip
+    known = {row["layer"] for row in continued(path, **about) if "layer" in row}
+    collector = Collector(settings)
+    rows = Rows(collector)
+
+    def measured(seed: int, tell: Tell) -> list[Row]:
+        tell(f"layer {seed}")
+        if not build_only:
+            return rows.of(seed)
+        collector.build(seed)
+        return []
+
+    found = run_cases(
+        range(first, first + layers), measured, path=None if build_only else path, console=terminal(),
+        earlier=lambda seed: [] if seed in known else None, deadline=time.monotonic() + 60 * minutes, **about,
+    )  # fmt: skip
+    click.echo(f"{sum('seconds' in row for row in found):,} samples measured into {path}.")
 
 
 data_option = click.option(
@@ -111,6 +104,7 @@ epochs_option = click.option("--epochs", default=20, show_default=True, type=cli
 members_option = click.option(
     "--members", default=4, show_default=True, type=click.IntRange(1), help="Members of each ensemble."
 )
+samples_option = click.option("--samples", type=click.IntRange(1), help="About so many, of some of the layers.")
 seed_option = click.option(
     "--seed", default=0, show_default=True, help="Of the division of the samples, and of the training."
 )
@@ -122,10 +116,11 @@ seed_option = click.option(
 @epochs_option
 @members_option
 @seed_option
-def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: int) -> None:
+@samples_option
+@quickly(epochs=1, members=1, samples=2_000)
+def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: int, samples: int | None) -> None:
     """Train graph networks on all samples; the times of each machine are scaled to one speed."""
-    samples, factors = _samples(paths)
-    predictor(Budget(epochs, members, seed).networks(on_one_scale(samples, factors))).save(out)
+    predictor(Budget(epochs, members, seed).networks(on_one_scale(*_samples(paths, samples)))).save(out)
 
 
 @model.command()
@@ -139,24 +134,26 @@ def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: i
 @members_option
 @click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
 @seed_option
+@samples_option
+@quickly(depths=(), epochs=1, members=1, samples=2_000)
 def judge(
     paths: tuple[Path, ...], plots: Path | None, cross_validate: bool, machines: bool, depths: tuple[int, ...],
-    epochs: int, members: int, pooled: bool, seed: int,
+    epochs: int, members: int, pooled: bool, seed: int, samples: int | None,
 ) -> None:  # fmt: skip
     """Train the performance models, and score them on layers and graphs that none of them has seen.
 
     All models learn from the same samples, as ensembles of as many members. The times of each machine are scaled to
     one speed.
     """
-    (samples, factors), budget = _samples(paths), Budget(epochs, members, seed, pooled)
+    (measured, factors), budget = _samples(paths, samples), Budget(epochs, members, seed, pooled)
     if depths:
-        click.echo(score_table("convolutions", by_depth(samples, depths, budget).scores))
+        click.echo(score_table("convolutions", by_depth(measured, depths, budget).scores))
     for machine in factors if machines and len(factors) > 1 else ():
-        scores = on_another_machine(samples, machine, budget).scores
+        scores = on_another_machine(measured, machine, budget).scores
         click.echo(score_table(f"learned elsewhere than on {machine}", scores))
     unseen = Judged()
     for fold in range(FOLDS if cross_validate else 1):
-        judge_fold(unseen, samples, budget, fold)
+        judge_fold(unseen, measured, budget, fold)
         click.echo(f"{len(unseen.samples):,} samples of unseen layers on unseen graphs so far.")
     click.echo(score_table("model", unseen.scores))
     families = unseen.by_family(OURS)
@@ -167,13 +164,13 @@ def judge(
         click.echo(draw_ranks(families, plots))
 
 
-def _samples(paths: tuple[Path, ...]) -> tuple[list[Measured], dict[str, float]]:
+def _samples(paths: tuple[Path, ...], most: int | None) -> tuple[list[Measured], dict[str, float]]:
     """Returns the samples of files, and how slow each machine is; says how many there are."""
     rows: list[Row] = [row for path in paths for row in load(path)]
     if not any("format" in row for row in rows):
         names = ", ".join(map(str, paths))
         raise DacergnnError(f"{names}: no line says how its samples were made; name a file of `model collect`.")
-    samples = samples_of(rows)
+    samples = samples_of(rows if most is None else of_some_layers(rows, most))
     factors = machine_factors(samples)
     for machine, factor in factors.items():
         count = sum(s.machine == machine for s in samples)

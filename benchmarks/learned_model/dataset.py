@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from math import hypot
 
 from benchmarks.learned_model.written import read
@@ -46,6 +48,17 @@ def samples_of(rows: Iterable[Row]) -> list[Measured]:
             program = described.on(graphs[graph], threads=threads)
             layer = f"{about.get('layers', 'random')} {key[0]}"
             runs = row.get("runs", about.get("repeat", 1))
-            machine = f"{about.get('machine', {}).get('cpu', '')}, {threads} threads"
+            machine = f"{about.get('environment', about.get('machine', {})).get('cpu', '')}, {threads} threads"
             samples.append(Measured(program, sum(means), hypot(*deviations), layer, graph, family, runs, machine))
     return samples
+
+
+def of_some_layers(rows: Sequence[Row], most: int, seed: int = 0) -> list[Row]:
+    """Returns the rows of some layers, with about ``most`` samples; describing all programs takes minutes."""
+    counts = Counter(row["layer"] for row in rows if "seconds" in row)
+    layers = sorted(counts)
+    random.Random(seed).shuffle(layers)
+    chosen: set[int] = set()
+    while layers and sum(counts[layer] for layer in chosen) < most:
+        chosen.add(layers.pop())
+    return [row for row in rows if row.get("layer", -1) in chosen or "layer" not in row]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from itertools import product
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from benchmarks.networks.tables import means, table
 from benchmarks.relational.peers import library_module
 from benchmarks.relational.settings import check
-from benchmarks.suite import Tell, json_option, run_cases, terminal, threads_option
+from benchmarks.suite import Tell, end, json_option, quickly, run_cases, terminal, threads_option
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.cli.options import device_option, names, numbers, present
 from dacergnn.json_lines import Row
@@ -37,13 +36,13 @@ PEERS = {"dgl": "DGL", "plain": "plain", "compile": "compiled"}
 @click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds.")
 @click.option("--budget", default=4.0, show_default=True, help="Seconds for the rounds of one candidate.")
 @threads_option
-@click.option("--memory/--no-memory", default=None, help="Measure peak memory, each in a process of its own.")
-@click.option("--quick", is_flag=True, help="Two networks on the smallest graphs, for less than a second each.")
+@click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
 @device_option
 @json_option
+@quickly(networks=QUICK, edges=EDGES[:1], graphs=(), repeat=3, budget=0.3, memory=False)
 def networks(
     networks: tuple[str, ...], edges: tuple[int, ...], graphs: tuple[str, ...], peers: tuple[str, ...], repeat: int,
-    budget: float, threads: int, memory: bool | None, quick: bool, device: str, path: Path | None,
+    budget: float, threads: int, memory: bool, device: str, path: Path | None,
 ) -> None:  # fmt: skip
     """Measure training steps of whole networks: as PyG has them, compiled, and of peers.
 
@@ -56,22 +55,19 @@ def networks(
 
     check("networks", networks or QUICK, tuple(KINDS))
     check("peers", peers or tuple(PEERS), tuple(PEERS))
-    chosen = networks or (QUICK if quick else tuple(KINDS))
-    sizes = edges or (() if graphs else EDGES[:1] if quick else EDGES)
-    limits = Limits(("train",), threads, *((3, 0.3) if quick else (repeat, budget)), device=device)
+    chosen = networks or tuple(KINDS)
+    sizes = edges or (() if graphs else EDGES)
+    limits = Limits(("train",), threads, repeat, budget, device=device)
     cases = [Training(name, size, device=device) for size, name in product(sizes, chosen)]
     cases += [Training(name, data=data, device=device) for data, name in product(map(present, graphs), chosen)]
-    weighed, console = not quick if memory is None else memory, terminal()
+    console = terminal()
     rows = run_cases(
-        cases, lambda case, tell: measured(case, peers, limits, weighed, tell), path=path, console=console,
+        cases, lambda case, tell: measured(case, peers, limits, memory, tell), path=path, console=console,
         threads=threads,
     )  # fmt: skip
     click.echo(f"{table(rows)}\n\n{means(rows)}")
     wrong = [row for row in rows if row["candidate"] == "ours" and row["status"] != "ok"]
-    for row in wrong:
-        console.print(f"[red]{row['network']}: {row['status']} {row['note']}")
-    if wrong:
-        sys.exit(1)
+    end(console, [f"{row['network']}: {row['status']} {row['note']}" for row in wrong])
 
 
 def measured(case: Training, peers: Collection[str], limits: Limits, memory: bool, tell: Tell) -> list[Row]:

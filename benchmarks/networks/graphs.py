@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.batches.loading import batches
-from benchmarks.batches.settings import RELATIONAL, TYPED
-from benchmarks.batches.steps import Stream, repeated
 from benchmarks.networks.layers import SIZE, Graph, Kind, keys_of
+from benchmarks.networks.loading import RELATIONAL, TYPED, batches
+from benchmarks.networks.steps import Stream, repeated
 from benchmarks.relational.problem import Problem, make_problem
 
 DEGREE = 8

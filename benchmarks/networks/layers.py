@@ -258,8 +258,8 @@ def types_of(problem: Problem) -> tuple[list[str], list[tuple[str, str, str]]]:
     return [f"t{place}" for place in range(problem.num_ntypes)], keys_of(problem)
 
 
-def hgt(problem: Problem) -> nn.Module:
-    return pyg.HGTConv(SIZE, SIZE, types_of(problem))
+def hgt(problem: Problem, heads: int = 1) -> nn.Module:
+    return pyg.HGTConv(SIZE, SIZE, types_of(problem), heads)
 
 
 def sage() -> pyg.MessagePassing:

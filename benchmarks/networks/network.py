@@ -21,38 +21,45 @@ Made = tuple[Any, Callable[[Graph], tuple[Any, ...]]]
 
 
 class Body(nn.Module):
-    """Runs layers, each with a norm, ReLU, dropout and a residual."""
+    """Runs layers, each with a norm, ReLU, dropout and a residual.
 
-    def __init__(self, convs: Sequence[nn.Module]) -> None:
+    Args:
+        bare: Whether only ReLU follows a layer.
+    """
+
+    def __init__(self, convs: Sequence[nn.Module], *, bare: bool = False) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(convs)
-        self.norms = nn.ModuleList(nn.LayerNorm(SIZE) for _ in convs)
+        self.convs, self.bare = nn.ModuleList(convs), bare
+        self.norms = nn.ModuleList(nn.Identity() if bare else nn.LayerNorm(SIZE) for _ in convs)
         self.dropout = nn.Dropout(0.5)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = x + self.dropout(norm(conv(x, edge_index)).relu())
+            x = self.block(norm, x, conv(x, edge_index))
         return x
+
+    def block(self, norm: nn.Module, x: Tensor, out: Tensor | None) -> Tensor:
+        """Returns what follows a layer; types that it returns no rows for keep theirs."""
+        if out is None:
+            return x
+        return out.relu() if self.bare else x + self.dropout(norm(out).relu())
 
 
 class Network(Body):
     """Represents a network of layers that take rows of all nodes or a dictionary by type, with a linear head."""
 
-    def __init__(self, convs: Sequence[nn.Module], target: str) -> None:
-        super().__init__(convs)
+    def __init__(self, convs: Sequence[nn.Module], target: str, *, bare: bool = False) -> None:
+        super().__init__(convs, bare=bare)
         self.head, self.target = nn.Linear(SIZE, SIZE), target
 
     def forward(self, x: Any, *graph: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         for conv, norm in zip(self.convs, self.norms, strict=True):
             out = conv(x, *graph)
             if isinstance(x, Mapping):
-                x = {name: self._block(norm, rows, out.get(name)) for name, rows in x.items()}
+                x = {name: self.block(norm, rows, out.get(name)) for name, rows in x.items()}
             else:
-                x = self._block(norm, x, out)
+                x = self.block(norm, x, out)
         return self.head(x[self.target] if isinstance(x, Mapping) else x)
-
-    def _block(self, norm: nn.Module, x: Tensor, out: Tensor | None) -> Tensor:
-        return x if out is None else x + self.dropout(norm(out).relu())
 
 
 class Divided(nn.Module):
@@ -66,19 +73,22 @@ class Divided(nn.Module):
         return self.head(self.body(x, edges)[self.target])
 
 
-def make_network(kind: Kind, problem: Problem, target: str, layers: int = LAYERS) -> nn.Module:
+def make_network(
+    kind: Kind, problem: Problem, target: str, layers: int = LAYERS, *, bare: bool = False
+) -> nn.Module:  # fmt: skip
     """Returns a network whose parameters are the same at each call.
 
     Args:
         target: The node type whose nodes have labels.
+        bare: Whether only ReLU follows a layer.
     """
     torch.manual_seed(0)
     convs = [kind.make(problem) for _ in range(layers)]
     if not kind.to_hetero:
-        return Network(convs, target)
+        return Network(convs, target, bare=bare)
     from torch_geometric.nn import to_hetero
 
-    return Divided(to_hetero(Body(convs), types_of(problem)), target)
+    return Divided(to_hetero(Body(convs, bare=bare), types_of(problem)), target)
 
 
 def candidates(kind: Kind, module: nn.Module) -> dict[str, Callable[[], Made]]:

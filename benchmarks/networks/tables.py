@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, scatters
+from dacergnn.bench.scatter import Ratio, Steady, noted, ratio_cell, time_cell
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
@@ -27,16 +27,14 @@ def table(rows: list[Row]) -> Table:
             shown.add_note(f"{', '.join(names)}: {row['note']}")
             continue
         times = (
-            marked(f"{row[TIME]:.3g}", scatters(row, TIME)),
+            time_cell(row, TIME),
             f"{row['train_p20_ms']:.3g}",
             f"{row['train_p80_ms']:.3g}",
         )
         peak = row.get("peak_mb")
-        sizes = "" if peak is None else f"{peak:.4g}", _ratio(Ratio.of(row, own, "peak_mb"))
-        shown.add_row(*names, *times, _ratio(Ratio.of(row, own, TIME)), *sizes, f"{row['max_error']:.0e}")
-        if scatters(row, TIME):
-            shown.add_note(NOTE)
-    return shown
+        sizes = "" if peak is None else f"{peak:.4g}", ratio_cell(Ratio.of(row, own, "peak_mb"))
+        shown.add_row(*names, *times, ratio_cell(Ratio.of(row, own, TIME)), *sizes, f"{row['max_error']:.0e}")
+    return noted(shown)
 
 
 def means(rows: list[Row]) -> Table:
@@ -59,7 +57,3 @@ def _own(rows: Iterable[Row], row: Row) -> Row:
     names = ("network", "edges", "data")
     same = (own for own in rows if own["candidate"] == "ours" and all(own[name] == row[name] for name in names))
     return next(same, {})
-
-
-def _ratio(ratio: Ratio | None) -> str:
-    return "" if ratio is None else marked(f"{ratio.value:.2f}", ratio.scatters)

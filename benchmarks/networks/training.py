@@ -9,18 +9,19 @@ from itertools import repeat
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from benchmarks.batches.loading import most_reached
-from benchmarks.batches.steps import DIFFERENCE, Steps, Stream, clock_of_steps, losses_of, unseen
 from benchmarks.networks.graphs import ever_new, random_problem, sampled, whole
 from benchmarks.networks.layers import KINDS, SIZE, Graph, Kind
+from benchmarks.networks.loading import most_reached
 from benchmarks.networks.network import COMPILED, ORIGINAL, Made, candidates, make_network
+from benchmarks.networks.steps import DIFFERENCE, Steps, Stream, clock_of_steps, losses_of, unseen
 from benchmarks.relational.candidate import Built, leaf, make_layer_step
 from benchmarks.relational.problem import Problem, load_problem
 from dacergnn.bench.calls import deviation
 from dacergnn.bench.measure import Clock, clock_of
 from dacergnn.bench.runner import Experiment, Ready
+from dacergnn.json_lines import Row
 
 
 @dataclass(frozen=True)
@@ -84,21 +85,33 @@ class Training(Experiment[str]):
 
     def made(self, candidate: str) -> Made:
         """Returns a network, with the form in which it takes graphs."""
-        network = make_network(self.kind, self.problem, f"t{self.target}")
-        return candidates(self.kind, network.to(self.device))[candidate]()
+        return candidates(self.kind, self.as_it_is().to(self.device))[candidate]()
+
+    def as_it_is(self) -> nn.Module:
+        """Returns the network as its library has it."""
+        return make_network(self.kind, self.problem, f"t{self.target}")
+
+    def steps(self, made: Made) -> Steps:
+        """Returns the training steps of a network, on graphs that no loss was compared on."""
+        return Steps(*made, unseen(self.stream()))
 
     def ready(self, candidate: str) -> Ready:
         """Returns the training steps of a candidate."""
-        module, form = self.made(candidate)
+        made = self.made(candidate)
         dropout = candidate != COMPILED  # whose random numbers are others
 
         def check() -> float:
             if candidate == ORIGINAL:
                 return 0.0
             expected = self._with_dropout if dropout else self._without_dropout
-            return deviation(losses_of(module, form, self.stream(), dropout=dropout), expected)
+            return deviation(losses_of(*made, self.stream(), dropout=dropout), expected)
 
-        return Ready({"train": Steps(module, form, unseen(self.stream()))}, check, tolerance=DIFFERENCE)
+        steps = self.steps(made)
+        return Ready({"train": steps}, check, tolerance=DIFFERENCE, measured=lambda: self.figures(steps))
+
+    def figures(self, steps: Steps) -> Row:
+        """Returns what is known of steps once they have been timed."""
+        return {}
 
     @cached_property
     def _with_dropout(self) -> Tensor:

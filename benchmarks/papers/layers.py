@@ -87,7 +87,7 @@ def layer_times(
     Configurations that are out of memory have no time, nor have layers of libraries that fail; any other error of ours
     is raised.
     """
-    peers = candidates(model, against, compiled=False) if against else []
+    peers = candidates(model, against, scale.device)
     ways = [*(Named("ours", name, config) for name, config in configs.items()), *(peer.named for peer in peers)]
     rows = by_name(times(case(model, data, mode, scale, hidden), ways, scale.limits((mode,)))["rows"], OUT_OF_MEMORY)
     timed = {name: row[f"{mode}_ms"] for name, row in rows.items() if row["status"] == "ok"}

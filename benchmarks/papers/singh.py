@@ -6,20 +6,17 @@ The samples are those of this repository, which are read from its folder ``bench
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 
 from benchmarks.learned_model.contenders import OURS
-from benchmarks.learned_model.dataset import samples_of
+from benchmarks.learned_model.dataset import of_some_layers, samples_of
 from benchmarks.learned_model.judging import Budget, Judged, by_depth, judge
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
 from benchmarks.programs import program_of
 from dacergnn.cli.options import present
 from dacergnn.errors import DacergnnError
-from dacergnn.json_lines import Row as TimeRow
 from dacergnn.json_lines import load
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
@@ -47,18 +44,7 @@ def samples(scale: Scale) -> tuple[Measured, ...]:
     if not files:
         raise DacergnnError(f"{FILES} holds no samples; run the command from a checkout of the repository.")
     rows = [row for file in files for row in load(file)]
-    return tuple(samples_of(_some(rows, scale.seed) if scale.quick else rows))
-
-
-def _some(rows: Sequence[TimeRow], seed: int) -> list[TimeRow]:
-    """Returns the rows of some layers, with about `QUICK_SAMPLES` samples; describing all programs takes minutes."""
-    counts = Counter(row["layer"] for row in rows if "seconds" in row)
-    layers = sorted(counts)
-    random.Random(seed).shuffle(layers)
-    chosen: set[int] = set()
-    while layers and sum(counts[layer] for layer in chosen) < QUICK_SAMPLES:
-        chosen.add(layers.pop())
-    return [row for row in rows if row.get("layer", -1) in chosen or "layer" not in row]
+    return tuple(samples_of(of_some_layers(rows, QUICK_SAMPLES, scale.seed) if scale.quick else rows))
 
 
 def budget(scale: Scale) -> Budget:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import dacergnn
+from benchmarks.suite import quickly
 from dacergnn import Config, datasets
 from dacergnn.cli.options import names
 from dacergnn.datasets import Dataset
@@ -112,6 +113,7 @@ def train(task: Task, recipe: Recipe, seed: int, epochs: int, config: Config | N
 @click.option("--epochs", default=200, show_default=True)
 @click.option("--caching", default="cache_all", show_default=True)
 @click.option("--threads", default=2, show_default=True)
+@quickly(models=(), data=(), seeds=1, epochs=20)
 def main(models: tuple[str, ...], data: tuple[str, ...], seeds: int, epochs: int, caching: str, threads: int) -> None:
     """Train every model on every dataset, with and without compiled layers."""
     torch.set_num_threads(threads)

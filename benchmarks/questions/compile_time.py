@@ -9,19 +9,22 @@ Run: python -m benchmarks compile_time [--data aifb]
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 import time
+from unittest.mock import patch
 
 import click
 
+from benchmarks.suite import quickly
+from dacergnn.bench.process import ask
+from dacergnn.cli.options import names
+from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
-LAYERS = ("RGCN", "RGAT", "HGT")
+LAYERS = ("rgcn", "rgat", "hgt")
 
 
-def first_call(layer: str, data: str) -> float:
+def first_call(layer: str, data: str) -> Row:
     """Returns the seconds that the first call takes more than the second."""
     import torch
 
@@ -29,32 +32,27 @@ def first_call(layer: str, data: str) -> float:
     from dacergnn.cli.named_layers import native_layer
 
     graph = datasets.load(data).graph
-    module = native_layer(layer.lower(), graph, 64, 1)
+    module = native_layer(layer, graph, 64, 1)
     x = torch.randn(graph.size("NS"), 64, requires_grad=True)
     seconds: list[float] = []
     for _ in range(2):
         started = time.perf_counter()
         module(x, graph).sum().backward()
         seconds.append(time.perf_counter() - started)
-    return seconds[0] - seconds[1]
+    return {"seconds": seconds[0] - seconds[1]}
 
 
 @click.command()
 @click.option("--data", default="aifb", show_default=True)
-@click.option("--layer", type=click.Choice(LAYERS), hidden=True, help="Measure this one, in this process.")
-def main(data: str, layer: str | None) -> None:
+@click.option("--layers", default=",".join(LAYERS), callback=names, show_default=True)
+@click.option("--threads", default=2, show_default=True)
+@quickly(layers=())
+def main(data: str, layers: tuple[str, ...], threads: int) -> None:
     """Measure every layer with an empty cache, then with what that left."""
-    if layer is not None:
-        click.echo(first_call(layer, data))
-        return
     table = Table(f"First call on {data}", ("layer", "empty cache (s)", "from the cache (s)"))
-    for name in LAYERS:
-        with tempfile.TemporaryDirectory() as cache:
-            command = [sys.executable, "-m", "benchmarks", "compile_time", "--data", data, "--layer", name]
-            environment = {**os.environ, "DACERGNN_CACHE_DIR": cache}
-            runs = [
-                subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-                for _ in range(2)
-            ]
-        table.add_row(name, *(f"{float(run.splitlines()[-1]):.3f}" for run in runs))
+    function = f"{__name__}.{first_call.__name__}"
+    for name in layers:
+        with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, {"DACERGNN_CACHE_DIR": cache}):
+            runs = [ask(function, name, data, limit_s=600, threads=threads, limit_bytes=64 << 30) for _ in range(2)]
+        table.add_row(name.upper(), *(f"{run['seconds']:.3f}" if "seconds" in run else run["error"] for run in runs))
     click.echo(table)

@@ -5,16 +5,14 @@ python -m benchmarks exchanged_bytes am~ --processes 4 --into 8
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import click
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
 
+from benchmarks.scale.processes import Answer, spawned
 from dacergnn import datasets
 from dacergnn.distributed import DistributedGraph, partition
 from dacergnn.modules import RGCN
@@ -30,13 +28,16 @@ STEPS = 5
 @click.option("--into", default=8, show_default=True, help="Features of the result; there are 64 before.")
 def main(data: str, processes: int, into: int) -> None:
     """Measure steps of RGCN with gradients of the features, one thread for each process."""
-    with TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(_process, (processes, data, into, folder), processes)  # pyright: ignore[reportPrivateImportUsage]
+    parts = spawned(processes, 1, steps, data, into)
+    for name, seconds in parts[0]["seconds"].items():
+        received = sum(part["received"][name] for part in parts)
+        click.echo(f"{name}: {seconds:.2f} s, {received / 1e6:.0f} MB received by all")
+    for line in parts[0]["lines"]:
+        click.echo(line)
 
 
-def _process(rank: int, count: int, data: str, into: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{Path(folder, 'meet')}", rank=rank, world_size=count)
+def steps(count: int, data: str, into: int) -> Answer:
+    """Returns the median seconds of a step by its way, the bytes that this process receives, and lines about them."""
     whole = datasets.resolve(data).graph
     edges = torch.stack([whole.index("E", end).long() for end in ("src", "dst")])
     types, relations = whole.index("E", "etype").long(), whole.size("R")
@@ -56,12 +57,9 @@ def _process(rank: int, count: int, data: str, into: int, folder: str) -> None:
             if step > 0:
                 seconds[name].append(perf_counter() - start)
             received[name] = part.bytes_received - before
-    for name in ways:
-        total = torch.tensor([received[name]])
-        dist.all_reduce(total)
-        if rank == 0:
-            click.echo(f"{name}: {median(seconds[name]):.2f} s, {int(total) / 1e6:.0f} MB received by all")
-    if rank == 0 and isinstance(exchanging, ExchangingGraph):
-        click.echo(f"{exchanging.rows} rows are read of other processes, {exchanging.sums} sums have parts in them")
-        click.echo(layer.notes[-1])
-    dist.destroy_process_group()
+    lines: list[str] = []
+    if isinstance(exchanging, ExchangingGraph):
+        lines = [f"{exchanging.rows} rows are read of other processes, {exchanging.sums} sums have parts in them"]
+        lines += [note for note in layer.notes[-1:] if note]
+    medians = {name: median(own) for name, own in seconds.items()}
+    return {"seconds": medians, "received": received, "lines": lines}

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.relational.problem import load_problem
+from benchmarks.suite import quickly
 from dacergnn.bench.measure import Timing, interleave
-from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.bench.scatter import marked, noted
 from dacergnn.cli.options import names
 from dacergnn.tables import Table
 from examples.front_ends import CHANNELS, MODELS, ways
@@ -59,6 +60,7 @@ def _step(call: Callable[[], Tensor], leaves: list[Tensor], train: bool) -> Call
 @click.option("--repeat", default=60, show_default=True, help="Rounds of a case.")
 @click.option("--budget", default=10.0, show_default=True, help="Seconds for a case.")
 @click.option("--threads", default=2, show_default=True)
+@quickly(models=(), mode=(), repeat=3, budget=0.5)
 def main(models: tuple[str, ...], data: str, mode: tuple[str, ...], repeat: int, budget: float, threads: int) -> None:
     """Measure every form of every case."""
     torch.set_num_threads(threads)
@@ -72,6 +74,4 @@ def main(models: tuple[str, ...], data: str, mode: tuple[str, ...], repeat: int,
                 marked(f"{ms[form] / ms['built in']:.2f}", own.scatters or found[form].scatters) for form in FORMS[1:]
             )
             table.add_row(model, data, one, marked(f"{ms['built in']:.2f}", own.scatters), *ratios)
-            if any(timing.scatters for timing in found.values()):
-                table.add_note(NOTE)
-    click.echo(table)
+    click.echo(noted(table))

@@ -2,9 +2,9 @@
 
     python -m benchmarks gpu_profile --data aifb,am --json profile.jsonl --markdown profile.md
 
-Every case (a model on a synthetic graph of full size, in inference or training) writes a line of JSON when it is done,
-and the tables anew; these end with the worst ten operators of all cases. A run that is ended early keeps what it has,
-and a later call with the same file measures the cases that are missing in it.
+Every case (a model on a synthetic graph of full size, in inference or training) writes a line of JSON when it is done.
+A run that is ended early keeps what it has, and a later call with the same file measures the cases that are missing in
+it. The tables end with the worst ten operators of all cases.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ import json
 import math
 import time
 import warnings
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import click
 import torch
 
 import dacergnn
-from benchmarks.relational.record import Line, append_line, read_lines
 from benchmarks.relational.settings import MODELS
+from benchmarks.suite import Tell, quickly, results, run_cases, terminal
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names
 from dacergnn.graph import HeteroGraph
+from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
+Case = tuple[str, str, str, int]
+KEYS = ("data", "model", "mode", "hidden")
+"""Names of the fields of a case."""
 WORST = 10
 """Operators in the table of the worst."""
 WORDS = ("", "case", "operator", "kernels", "limit")
@@ -42,6 +48,7 @@ HEAD = (*WORDS, "lost ms", "measured ms", "forecast ms", "bound ms")
 @click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="profile.jsonl",
               show_default=True)  # fmt: skip
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write tables here.")
+@quickly(data=(), models=(), mode=())
 def main(
     data: tuple[str, ...], models: tuple[str, ...], mode: tuple[str, ...], hidden: int, device: str,
     time_limit: float, path: Path, table: Path | None,
@@ -50,31 +57,42 @@ def main(
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError("torch finds no CUDA device here; `dacergnn forecast` needs none.")
     warnings.simplefilter("ignore")  # the libraries warn about their own internals
-    deadline = time.monotonic() + time_limit
-    known = {key_of(line) for line in read_lines(path) if not line["note"]}
-    for name in data:
-        full = name if "~" in name else f"{name}~"
-        todo = [(model, how) for model in models for how in mode if (full, model, how, hidden) not in known]
-        if not todo or time.monotonic() > deadline:
-            continue
-        graph = dacergnn.datasets.resolve(full).graph.to(device)
-        for model, how in todo:
-            if time.monotonic() > deadline:
-                break
-            line = measured(model, graph, how, hidden)
-            append_line(path, {"data": full, "model": model, "mode": how, "hidden": hidden, **line})
-            click.echo(f"{full} {model} {how}: {line['note'] or 'done'}")
-            if table is not None:
-                table.write_text(markdown(read_lines(path)))
-    click.echo(markdown(read_lines(path)))
+    known = {key_of(line): line for line in results(path)}
+
+    def earlier(case: Case) -> list[Row] | None:
+        line = known.get(case)
+        return [line] if line is not None and not line["note"] else None
+
+    def profiled(case: Case, tell: Tell) -> list[Row]:
+        name, model, how, _ = case
+        tell(f"{model} on {name}, {how}")
+        named = dict(zip(KEYS, case, strict=True))
+        return [named | measured(model, graph_on(name, device), how, hidden)]
+
+    cases = [
+        (name if "~" in name else f"{name}~", model, how, hidden) for name, model, how in product(data, models, mode)
+    ]
+    lines = run_cases(
+        cases, profiled, path=path, earlier=earlier, deadline=time.monotonic() + time_limit, console=terminal()
+    )
+    if table is not None:
+        table.write_text(markdown(lines))
+    click.echo(markdown(lines))
 
 
-def key_of(line: Line) -> tuple[str, str, str, int]:
-    """Returns the key of a line; lines of the same case have the same key."""
-    return line["data"], line["model"], line["mode"], line["hidden"]
+@lru_cache(maxsize=1)
+def graph_on(name: str, device: str) -> HeteroGraph:
+    """Returns a graph on a device; only the last one is kept there."""
+    return dacergnn.datasets.resolve(name).graph.to(device)
 
 
-def measured(model: str, graph: HeteroGraph, mode: str, hidden: int) -> Line:
+def key_of(line: Row) -> Case:
+    """Returns the case of a line."""
+    name, model, how, hidden = (line[key] for key in KEYS)
+    return name, model, how, hidden
+
+
+def measured(model: str, graph: HeteroGraph, mode: str, hidden: int) -> Row:
     """Returns the profile of a layer on a graph; if there is none, a note says why."""
     try:
         layer = native_layer(model, graph, hidden, 1).to(graph.device)
@@ -86,14 +104,13 @@ def measured(model: str, graph: HeteroGraph, mode: str, hidden: int) -> Line:
     return {"note": "", "text": str(profile), "profile": json.loads(profile.to_json())}
 
 
-def markdown(lines: list[Line]) -> str:
+def markdown(lines: list[Row]) -> str:
     """Returns the tables of all cases, and that of the worst operators."""
-    latest = {key_of(line): line for line in lines}
-    parts = [f"## {case(line)}\n\n```\n{line['text'] or line['note']}\n```\n" for line in latest.values()]
-    return "\n".join([*parts, f"## The worst {WORST} operators\n", worst([*latest.values()]).markdown(), ""])
+    parts = [f"## {case(line)}\n\n```\n{line['text'] or line['note']}\n```\n" for line in lines]
+    return "\n".join([*parts, f"## The worst {WORST} operators\n", worst(lines).markdown(), ""])
 
 
-def worst(lines: list[Line]) -> Table:
+def worst(lines: list[Row]) -> Table:
     """Returns a table of the operators of all cases that take the most time above their bounds."""
     found = [(case(line), one) for line in lines for one in operators(line["profile"])]
     found.sort(key=lambda entry: entry[1]["bound_ms"] - entry[1]["measured_ms"])
@@ -107,7 +124,7 @@ def worst(lines: list[Line]) -> Table:
     return table
 
 
-def operators(profile: Line) -> list[Line]:
+def operators(profile: Row) -> list[Row]:
     """Returns the operators of a profile, with their kernels if there is a forecast of these."""
     if "forecast" in profile:
         return profile["forecast"]["operators"]
@@ -118,6 +135,6 @@ def ms(time: float | None) -> str:
     return "" if time is None else f"{time:.3f}"
 
 
-def case(line: Line) -> str:
+def case(line: Row) -> str:
     """Returns the name of a case."""
     return f"{line['model']} {line['data']} {line['mode']}"

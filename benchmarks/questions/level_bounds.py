@@ -11,6 +11,7 @@ import click
 
 from benchmarks.relational.bound import bounds
 from benchmarks.relational.problem import load_problem
+from benchmarks.suite import quickly
 from dacergnn.bench import measure_rates
 from dacergnn.cli.options import names
 
@@ -18,6 +19,7 @@ from dacergnn.cli.options import names
 @click.command()
 @click.option("--data", default="aifb,mutag,fb15k237,wn18rr,bgs~,biokg~,am~", callback=names, show_default=True)
 @click.option("--models", default="rgcn,rgat,hgt", callback=names, show_default=True)
+@quickly(data=())
 def main(data: tuple[str, ...], models: tuple[str, ...]) -> None:
     ratios: list[float] = []
     for name in data:

@@ -23,9 +23,10 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NodeSamplerInput
 
+from benchmarks.suite import quickly
 from dacergnn import datasets
 from dacergnn.bench.measure import OF_PROCESSOR, Timing, interleave
-from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.bench.scatter import marked, noted
 from dacergnn.cli.options import names, numbers
 from dacergnn.sampler import NeighborSampler
 from dacergnn.tables import Table
@@ -96,6 +97,7 @@ def _all(draw: Draw, batches: list[Tensor]) -> None:
 @click.option("--data", default="citeseer,mag_cut10,heco_dblp,aifb", callback=names)
 @click.option("--batch", default="128,1024", callback=numbers)
 @click.option("--fanouts", default="10;15,10")
+@quickly(data=(), batch=())
 def main(data: tuple[str, ...], batch: tuple[int, ...], fanouts: str) -> None:
     torch.set_num_threads(1)
     rates = ("M edges/s (ours)", "M edges/s (DGL)", "ratio")
@@ -115,6 +117,4 @@ def main(data: tuple[str, ...], batch: tuple[int, ...], fanouts: str) -> None:
                 scattering = own.scatters or other.scatters
                 ratio = marked(f"{rate / other_rate:.1f}", scattering)
                 table.add_row(name, str(size), hops, *times, f"{rate / 1e6:.1f}", f"{other_rate / 1e6:.1f}", ratio)
-                if scattering:
-                    table.add_note(NOTE)
-    click.echo(table)
+    click.echo(noted(table))

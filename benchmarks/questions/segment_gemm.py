@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import click
 import torch
 
+from benchmarks.suite import quickly
 from dacergnn import HeteroGraph, parse
 from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.scatter import NOTE, marked
@@ -138,6 +139,7 @@ def untyped(shape: str, repeat: int) -> list[str]:
 )
 @click.option("--threads", default=2, show_default=True)
 @click.option("--repeat", default=30, show_default=True)
+@quickly(rows=20_000, shapes=(), repeat=3)
 def main(
     rows: int, types: int, features: int, one_weight: bool, shapes: tuple[str, ...], threads: int, repeat: int
 ) -> None:

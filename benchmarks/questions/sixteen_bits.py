@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.relational.settings import MODELS
+from benchmarks.suite import quickly
 from dacergnn import HeteroGraph, datasets
 from dacergnn.bench.measure import interleave
 from dacergnn.bench.memory import peak_growth, return_freed
-from dacergnn.bench.scatter import NOTE, Ratio, Steady, marked, with_left_out
+from dacergnn.bench.scatter import Ratio, Steady, marked, noted, ratio_cell, with_left_out
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names
 from dacergnn.runtime.pool import POOL
@@ -55,6 +56,7 @@ def peak(layer: nn.Module, train: Callable[[], object], rows: int, dtype: torch.
 @click.command()
 @click.option("--data", default="bgs~,biokg~,am~", callback=names, show_default=True)
 @click.option("--repeat", default=9, show_default=True)
+@quickly(data=(), repeat=3)
 def main(data: tuple[str, ...], repeat: int) -> None:
     """Measures every layer on every graph."""
     return_freed()
@@ -75,13 +77,11 @@ def main(data: tuple[str, ...], repeat: int) -> None:
                 base = found[torch.float32]
                 for dtype, values in ratios.items():
                     values.append(Ratio(base.ms / found[dtype].ms, base.scatters or found[dtype].scatters))
-                shown = [marked(f"{values[-1].value:.2f}", values[-1].scatters) for values in ratios.values()]
+                shown = [ratio_cell(values[-1]) for values in ratios.values()]
                 table.add_row(name, kind.upper(), mode, marked(f"{base.ms:.1f}", base.scatters), *shown)
             peaks = [peak(own[dtype], made[dtype]["training"], graph.size("NS"), dtype) for dtype in TYPES]
             memory.add_row(name, kind.upper(), f"{peaks[0]:.0f}", *(f"{value / peaks[0]:.2f}" for value in peaks[1:]))
     steady = [Steady.of(values) for values in ratios.values()]
     means = (with_left_out("-" if s.mean is None else f"{s.mean:.2f}", s.left_out) for s in steady)
     table.add_row("geometric mean", "", "", "", *means)
-    if any(s.left_out for s in steady):
-        table.add_note(NOTE)
-    click.echo(f"{table}\n\n{memory}")
+    click.echo(f"{noted(table)}\n\n{memory}")

@@ -10,7 +10,6 @@ The last two commands may run where the system limits its memory, with the pages
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from time import perf_counter
 
@@ -19,6 +18,7 @@ import numpy as np
 import torch
 
 from dacergnn import datasets
+from dacergnn.bench.memory import sampled_peak
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.config import Config
 from dacergnn.graph import HeteroGraph
@@ -63,24 +63,20 @@ def encode(folder: Path, memory: str) -> None:
     """Sort and count the edges in files."""
     src, dst, etype = (torch.from_numpy(np.load(folder / f"{n}.npy", mmap_mode="r+")) for n in ("src", "dst", "etype"))
     kinds = torch.from_numpy(np.load(folder / "ntype.npy"))
-    most, start = [private()], perf_counter()
-    done = threading.Event()
+    made: list[HeteroGraph] = []
 
-    def watch() -> None:
-        while not done.wait(0.02):
-            most[0] = max(most[0], private())
+    def call() -> None:
+        made.append(
+            HeteroGraph.encode(
+                folder / "graph", (src, dst), etype, num_nodes=len(kinds), node_type=kinds, memory=memory
+            )
+        )
 
-    before, first = moved(), most[0]
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    graph = HeteroGraph.encode(
-        folder / "graph", (src, dst), etype, num_nodes=len(kinds), node_type=kinds, memory=memory
-    )
-    done.set()
-    watcher.join()
+    before, first, start = moved(), private(), perf_counter()
+    most = sampled_peak(call, private)
     read, written = ((after - then) / 1e9 for after, then in zip(moved(), before, strict=True))
     click.echo(f"{perf_counter() - start:.1f} s, {read:.1f} GB read, {written:.1f} GB written")
-    click.echo(f"{graph}: {most[0] - first:.2f} GB more private memory")
+    click.echo(f"{made[0]}: {(most - first) / 1e9:.2f} GB more private memory")
 
 
 @main.command()
@@ -101,7 +97,8 @@ def run(model: str, folder: Path, memory: str, threads: int, steps: int) -> None
         seconds = perf_counter() - start
         read, written = ((after - then) / 1e9 for after, then in zip(moved(), before, strict=True))
         click.echo(
-            f"step {step}: {seconds:.1f} s, {read:.1f} GB read, {written:.1f} GB written, {private():.2f} GB private"
+            f"step {step}: {seconds:.1f} s, {read:.1f} GB read, {written:.1f} GB written, "
+            f"{private() / 1e9:.2f} GB private"
         )
     call = compiled_parts(layer)[0].part.last_call
     division = None if call is None else largest_division(*call)
@@ -116,7 +113,7 @@ def moved() -> tuple[int, int]:
     return int(lines["read_bytes"]), int(lines["write_bytes"])
 
 
-def private() -> float:
-    """Returns the gigabytes of this process that are no pages of files."""
+def private() -> int:
+    """Returns the bytes of this process that are no pages of files."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("RssAnon"))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))

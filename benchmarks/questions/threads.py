@@ -26,6 +26,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.standalone import Standalone
+from benchmarks.suite import quickly
 from dacergnn import HeteroGraph, datasets
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names, numbers
@@ -166,6 +167,7 @@ def measured(variant: Variant, graph: HeteroGraph, threads: int, repeat: int) ->
 @click.option("--models", default="rgcn,rgat,hgt", callback=names, show_default=True)
 @click.option("--threads", default="16", callback=numbers, show_default=True)
 @click.option("--repeat", default=3, show_default=True)
+@quickly(data=(), models=(), threads=(), repeat=1)
 def main(data: tuple[str, ...], models: tuple[str, ...], threads: tuple[int, ...], repeat: int) -> None:
     """Measures a training step of every layer on every graph."""
     headings = ("graph", "layer", "threads", "busiest / mean", "of the worst operator", "outside of loops")

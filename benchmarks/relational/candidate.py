@@ -69,9 +69,6 @@ class Candidate:
     function: str
     memory: Callable[[Problem, bool], int] = field(default=edge_memory, repr=False)
     """Estimate of the peak in bytes, for (problem, training)."""
-    compiled: bool = False
-    replayed: bool = False
-    """Tells whether steps are replayed from a CUDA graph."""
     config: Config | None = None
     """Says what ours is compiled by."""
 
@@ -165,3 +162,23 @@ def step_of(built: Built, backward: Callable[[Any], None], mode: str) -> Callabl
             return forward()
 
     return {"infer": inference, "forward": forward, "train": training}[mode]
+
+
+class WithRoot(nn.Module):
+    """Runs a library's layer over relations, with one linear layer for a node's own features where wanted.
+
+    Args:
+        call: Calls the layer with features by type and a graph.
+    """
+
+    def __init__(self, convs: nn.Module, size: int, root: bool, call: Callable[[Any, Any, Any], Any]) -> None:
+        super().__init__()
+        self.convs: Any = convs
+        self.root = nn.Linear(size, size) if root else None
+        self.call = call
+
+    def forward(self, xs: dict[str, Tensor], graph: Any) -> dict[str, Tensor]:
+        outs = self.call(self.convs, xs, graph)
+        if self.root is None:
+            return {name: out.flatten(1) for name, out in outs.items()}  # DGL has an axis of heads
+        return {name: self.root(x) + outs[name] if name in outs else self.root(x) for name, x in xs.items()}

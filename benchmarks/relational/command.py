@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
 
 import click
 
-from benchmarks.relational.record import Line
+from benchmarks.relational.record import Line, is_complete
 from benchmarks.relational.report import candidate_table, geomean_table, geometric_means, row_table
 from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
-from benchmarks.suite import duration, terminal, threads_option
+from benchmarks.suite import duration, end, quickly, resumed_json_option, terminal, threads_option
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.rates import PRECISIONS
-from dacergnn.bench.scatter import NOTE, marked
+from dacergnn.bench.scatter import marked, noted
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import Rates
 from dacergnn.plan import Plan
@@ -36,7 +35,7 @@ from dacergnn.tables import Table, terminal_width
     callback=names,
     show_default=True,
     help="Peers: the libraries' layers and careful plain PyTorch; on a device also grouped (torch's products of "
-    "groups) and compiled (PyG's layers).",
+    "groups).",
 )
 @click.option(
     "--layers",
@@ -60,38 +59,37 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
 @click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
-@click.option("--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-              help="Append the results to this file, as JSON lines; a device runs what it lacks.")  # fmt: skip
+@resumed_json_option
 @click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True,
               help="On a device.")  # fmt: skip
 @rates_option
 @click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
-@click.option("--time-limit", default=math.inf, help="Seconds for all on a device; what is not begun is left out.")
-@click.option("--case-limit", default=math.inf, help="Seconds for a process on a device; the case it is at then fails.")
-@click.option("--build-ahead", is_flag=True, help="Build kernels for a device while earlier graphs are measured.")
+@click.option("--time-limit", default=math.inf, help="Seconds for all; what is not begun is left out.")
+@click.option("--trial-limit", default=BenchSettings.trial_limit_s, show_default=True,
+              help="Seconds that a process has for each candidate, with its build.")  # fmt: skip
+@click.option("--build-ahead", is_flag=True, help="Build kernels for a device while earlier cases are measured.")
 @click.option("--build", is_flag=True, help="Build the kernels of all cases for a device and measure nothing.")
-@click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write the tables of a device here.")  # fmt: skip
+@click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write the tables here.")
+@quickly(models=(), data=(), mode=(), against=(), level=(), repeat=3, budget=0.3, memory=False, compiled=False)
 def relational(
     models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
     layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
     budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool | None, ours: bool,
-    everything: bool, wide: bool, overhead: bool, path: Path | None, dtype: str, rates: Rates | None, arch: int | None,
-    **options: Any,
+    everything: bool, wide: bool, overhead: bool, path: Path | None, dtype: str, rates: Rates | None,
+    arch: int | None, time_limit: float, trial_limit: float, build_ahead: bool, build: bool, table: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
     One layer, one head, float32; training is forward, negative log-likelihood on fixed random labels and
     backward. Results are validated first; times are medians of interleaved runs in one process.
 
-    On a device (--device cuda), every graph has a process of its own. The exit status is 75 if time was too short.
+    The exit status is 75 if time was too short.
     """
-    widths, on_device = hidden or (0,), device == "cuda" or options["build"]
-    if on_device and compiled:
-        against += ("compiled",)
+    deadline, widths = time.monotonic() + time_limit, hidden or (0,)
     settings = BenchSettings(
-        models, data, mode, against, level, widths[0], repeat, memory, layers, compiled is not False, ours, threads,
-        seed, budget, device=device, plan="" if plan is None else Plan.load(plan).to_json(), precision=dtype,
+        models, data, mode, against, level, widths[0], repeat, memory, layers,
+        device == "cpu" if compiled is None else compiled, ours, threads, seed, budget, trial_limit,
+        device="cuda" if build else device, plan="" if plan is None else Plan.load(plan).to_json(), precision=dtype,
         architectures=None if arch is None else (arch,), rates=rates,
     )  # fmt: skip
     console = terminal()
@@ -101,33 +99,37 @@ def relational(
         click.echo(_overhead_table(settings))
         return
     all_settings = [replace(settings, hidden=width) for width in widths]
-    if on_device:
-        from benchmarks.relational.device_run import DeviceRun
+    from benchmarks.relational.builds import build_all
+    from benchmarks.relational.runner import cases_of, run
 
-        run = DeviceRun(path or Path(mkdtemp()) / "lines.jsonl", **options)
-        sys.exit(max(map(run, all_settings)))
-    click.echo(textwrap.fill(_announced(settings, widths), terminal_width()), err=True)
-    from benchmarks.relational.runner import run
+    cases = cases_of(*all_settings)
+    if build:
+        sys.exit(not build_all(cases))
+    click.echo(textwrap.fill(_announced(settings, len(cases)), terminal_width()), err=True)
 
     def on_case(lines: Sequence[Line]) -> None:
         for line in lines if everything else ():
             console.print(f"{candidate_table(line)}\n", markup=False, highlight=False, soft_wrap=True)
 
     about = asdict(settings) | {"hidden": hidden}
-    lines = run(*all_settings, path=path, console=console, on_case=on_case, settings=about)
-    click.echo(row_table(lines).text(wide=wide))
-    click.echo(f"\n{geomean_table(geometric_means(lines))}")
+    lines = run(
+        *all_settings, path=path, console=console, on_case=on_case, deadline=deadline, ahead=build_ahead, settings=about
+    )
+    tables = [row_table(lines), geomean_table(geometric_means(lines))]
+    click.echo("\n\n".join([tables[0].text(wide=wide), tables[1].text()]))
+    if table is not None:
+        table.write_text("\n\n".join(one.markdown() for one in tables) + "\n")
+    left = len(cases) - sum(is_complete(line, replace(settings, against=())) for line in lines)  # some are absent
+    if left and time.monotonic() > deadline:
+        click.echo(f"{left} cases are left; call again with the same --json.")
+        sys.exit(75)
     own = [(line, c) for line in lines for c in line["candidates"] if c["library"] == "ours"]
     wrong = [(line, c) for line, c in own if c["status"] in ("wrong", "failed")]
-    for line, c in wrong:
-        console.print(f"[red]{line['model']} on {line['data']}, {line['mode']}: {c['status']} {c['note']}")
-    if wrong:
-        sys.exit(1)
+    end(console, [f"{line['model']} on {line['data']}, {line['mode']}: {c['status']} {c['note']}" for line, c in wrong])
 
 
-def _announced(settings: BenchSettings, widths: tuple[int, ...]) -> str:
+def _announced(settings: BenchSettings, cases: int) -> str:
     """Says what will be measured, and how long its timing takes at the most."""
-    cases = _cases(settings) * len(widths)
     parts = ["builds", "validation"]
     parts += ["tries of torch.compile (--no-compiled leaves them out)"] if settings.compiled else []
     parts += ["measurements of memory (--no-memory)"] if settings.memory else []
@@ -138,10 +140,6 @@ def _announced(settings: BenchSettings, widths: tuple[int, ...]) -> str:
     )
 
 
-def _cases(settings: BenchSettings) -> int:
-    return len(settings.models) * len(settings.data) * len(settings.modes)
-
-
 def _overhead_table(settings: BenchSettings) -> Table:
     from benchmarks.relational.overhead import measure_overhead
 
@@ -150,6 +148,4 @@ def _overhead_table(settings: BenchSettings) -> Table:
         cost = measure_overhead(model, settings.hidden)
         times = (cost.call_us, cost.kernels_us, cost.overhead_us)
         table.add_row(model, *(marked(f"{us:.1f}", cost.scatters) for us in times))
-        if cost.scatters:
-            table.add_note(NOTE)
-    return table
+    return noted(table)

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
+
+import torch
 
 from benchmarks.caching.facts import program_of
 from benchmarks.named import Named
 from benchmarks.relational import ours, peers
 from benchmarks.relational.candidate import Candidate, make_layer_step, make_step, unwrapped
 from benchmarks.relational.parameters import Parameters, make_parameters
-from benchmarks.relational.problem import Problem, load_problem, tiny_problem
+from benchmarks.relational.problem import Problem, kept_problem, load_problem, tiny_problem
 from benchmarks.relational.reference import UNCOMPARED, Reference, compute_reference, max_error, reference_memory
+from benchmarks.relational.replay import replayed
 from benchmarks.relational.settings import BenchSettings
-from dacergnn.bench.runner import Experiment, Ready
+from dacergnn.bench.memory import settle_device
+from dacergnn.bench.rates import PRECISIONS, precision
+from dacergnn.bench.runner import TOLERANCE, Experiment, Ready
 from dacergnn.config import Rates
+from dacergnn.json_lines import Row
 
 LAYER = "layer"
 """Names the training step of ours without its loss, which is timed apart."""
+TOLERANCES = {"float64": 1e-9, "float32": TOLERANCE, "tf32": 2e-2}
+"""The largest deviation from the reference that is not wrong, by precision; `OF_SHORT` for the others."""
+OF_SHORT = 0.1
 
 
 @dataclass(frozen=True)
@@ -28,7 +39,8 @@ class Layers(Experiment[Named]):
 
     Args:
         rates: Rates that our layers are compiled by; None for typical ones.
-        memory_limit: A candidate that is estimated to need more bytes is not run.
+        memory_limit: A candidate that is estimated to need more bytes is not run; on a device, its memory counts.
+        precision: One of `PRECISIONS`.
         tiny: Whether a tiny graph stands in for ``data``: it loads all code without the real one.
     """
 
@@ -40,6 +52,7 @@ class Layers(Experiment[Named]):
     device: str = "cpu"
     rates: Rates | None = None
     memory_limit: int = BenchSettings.memory_limit
+    precision: str = "float32"
     tiny: bool = False
 
     def __str__(self) -> str:
@@ -53,22 +66,37 @@ class Layers(Experiment[Named]):
         """Returns an experiment on the tiny graph."""
         return replace(self, tiny=True)
 
+    def during(self) -> AbstractContextManager[None]:
+        """Returns the context in which products are as precise as they are to be."""
+        return precision(self.precision)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Returns the type of features and parameters."""
+        return PRECISIONS[self.precision]
+
     @property
     def problem(self) -> Problem:
         """Returns the graph with its features."""
-        return tiny_problem(self.hidden) if self.tiny else kept(self.data, self.hidden, self.seed, self.device)
+        if self.tiny:
+            return tiny_problem(self.hidden).to("cpu", self.dtype)
+        return kept(self.data, self.hidden, self.seed, self.device, self.dtype)
 
     @cached_property
     def shared(self) -> Parameters:
         """Returns the parameters that all candidates have."""
-        return make_parameters(self.model, self.problem, self.seed)
+        made = make_parameters(self.model, self.problem, self.seed)
+        return {name: value.to(self.dtype).float() for name, value in made.items()}
 
     def find(self, named: Named) -> Candidate:
         """Returns the candidate of a name."""
-        if named.library == "ours":
-            assert named.config is not None
-            return ours.configured(self.model, named.name, replace(named.config, rates=self.rates))
-        return next(c for c in peers.candidates(self.model, (named.library,)) if c.name == named.name)
+        base = named.base
+        if base.library == "ours":
+            assert base.config is not None
+            return ours.candidate(self.model, base.name, replace(base.config, rates=self.rates))
+        found = peers.candidates(self.model, (base.library,), self.device)
+        eager = next(c for c in found if c.name == base.name)
+        return peers.through_compiler(eager) if named.compiled else eager
 
     def ready(self, candidate: Named) -> Ready:
         """Builds a candidate.
@@ -77,11 +105,14 @@ class Layers(Experiment[Named]):
             MemoryError: It is estimated to need too much memory.
         """
         found, problem, train = self.find(candidate), self.problem, self.mode == "train"
-        need = found.memory(problem, train)
-        if need > self.memory_limit:
+        need = found.memory(problem, train) * problem.x.itemsize / 4
+        if need > self._room:
             raise MemoryError(f"estimated at {need / 1e9:.1f} GB")
+        before = settle_device(problem.x.device) if self.device == "cuda" else 0
         built = found.build(problem, self.shared, unwrapped)
         step = make_step(built, problem, train)
+        step = replayed(step) if candidate.replayed else step
+        facts: Row = {}
 
         @cache
         def alone() -> Callable[[], Any]:
@@ -89,32 +120,54 @@ class Layers(Experiment[Named]):
 
         def check() -> float | str:
             out = step()
-            if reference_memory(found.function, problem) > self.memory_limit:
-                return UNCOMPARED
-            return max_error(self._reference(found.function), built, problem, out, train) if found.function else ""
+            if self.device == "cuda":
+                out = step()
+                facts["peak_mb"] = (torch.cuda.max_memory_allocated() - before) / 1e6
+            reference = self._reference(found.function) if found.function else None
+            if reference is None:
+                return UNCOMPARED if found.function else ""
+            return max_error(reference, built, problem, out, train)
 
-        own = candidate.library == "ours"
+        own = candidate.library == "ours" and not candidate.replayed
         steps = {self.mode: step} | ({LAYER: lambda: alone()()} if own and train else {})
-        return Ready(steps, check, lambda: {"program": program_of(built)} if own else {})
+        # In short types, libraries may round long sums as they like, so a deviation is no error of theirs.
+        free = self.dtype.itemsize < 4 and candidate.library in peers.LIBRARIES
+        tolerance = math.inf if free else TOLERANCES.get(self.precision, OF_SHORT)
+        return Ready(steps, check, lambda: facts | ({"program": program_of(built)} if own else {}), tolerance)
 
-    def _reference(self, function: str) -> Reference:
+    @property
+    def _room(self) -> int:
+        """Returns the bytes that a candidate may need."""
+        return torch.cuda.mem_get_info()[1] if self.device == "cuda" else self.memory_limit
+
+    def _reference(self, function: str) -> Reference | None:
+        """Returns the reference of a function; None if it takes too much memory."""
         if function not in self._references:
-            self._references[function] = compute_reference(function, self.problem, self.shared)
+            self._references[function] = None
+            if reference_memory(function, self.problem) <= self._room:
+                with suppress(torch.OutOfMemoryError):
+                    self._references[function] = compute_reference(function, self.problem, self.shared)
         return self._references[function]
 
     @cached_property
-    def _references(self) -> dict[str, Reference]:
+    def _references(self) -> dict[str, Reference | None]:
         return {}
 
 
 @lru_cache(maxsize=4)
-def kept(data: str, hidden: int, seed: int, device: str) -> Problem:
+def kept(data: str, hidden: int, seed: int, device: str, dtype: torch.dtype) -> Problem:
     """Returns a graph with its features, which the experiments of a process share."""
-    return load_problem(data, hidden, seed).to(device)
+    return loaded(data, hidden, seed, device).to(device, dtype)
+
+
+def loaded(data: str, hidden: int, seed: int, device: str) -> Problem:
+    """Returns a graph with its features on the processor; for devices, whose time is short, synthetic ones are kept."""
+    return (kept_problem if device == "cuda" and "~" in data else load_problem)(data, hidden, seed)
 
 
 def wanted(model: str, settings: BenchSettings) -> list[Candidate]:
-    """Returns the candidates of a model that settings ask for, ours first, without those through torch.compile."""
-    own = [ours.candidate(model, level, settings.plan) for level in (settings.levels if settings.ours else ())]
-    others = peers.candidates(model, settings.against, compiled=False)
+    """Returns the candidates of a model that settings ask for, ours first, without variants."""
+    levels = settings.levels if settings.ours else ()
+    own = [ours.candidate(model, level, settings.config(level)) for level in levels]
+    others = peers.candidates(model, settings.against, settings.device)
     return [*own, *(peer for peer in others if settings.wants(peer.library, peer.name))]

@@ -12,10 +12,8 @@ from benchmarks.relational.parameters import Parameters
 from benchmarks.relational.peers import library_module
 from benchmarks.relational.problem import Problem
 from dacergnn.api import optimize
-from dacergnn.config import LEVELS, Config
-from dacergnn.errors import DacergnnError
+from dacergnn.config import Config
 from dacergnn.graph import HeteroGraph
-from dacergnn.plan import Plan
 
 
 def typed_graph(problem: Problem) -> HeteroGraph:
@@ -33,14 +31,7 @@ def typed_graph(problem: Problem) -> HeteroGraph:
     )
 
 
-def candidate(model: str, level: str = "O2", plan: str = "") -> Candidate:
-    """Returns a model's compiled layer, by a plan in JSON if there is one; raises DacergnnError for unknown levels."""
-    if level not in LEVELS:
-        raise DacergnnError(f"level: '{level}' is unknown; choose from {', '.join(LEVELS)}")
-    return configured(model, level, Config(level=level, plan=Plan.from_json(plan) if plan else None))
-
-
-def configured(model: str, name: str, config: Config) -> Candidate:
+def candidate(model: str, name: str = "O2", config: Config | None = None) -> Candidate:
     """Returns a model's layer that is compiled with ``config``, and is called ``name`` in tables."""
 
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:

@@ -1,4 +1,4 @@
-"""Lists the candidates of a model: the libraries' layers, each also through torch.compile, and plain PyTorch."""
+"""Lists the peers of a model: the libraries' layers, and plain PyTorch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.named import COMPILED
 from benchmarks.relational import plain_torch
 from benchmarks.relational.candidate import Built, Candidate, Wrap
 from benchmarks.relational.parameters import Parameters
@@ -17,26 +18,23 @@ from dacergnn.errors import DacergnnError
 
 LIBRARIES = {"pyg": "torch_geometric", "dgl": "dgl"}
 """Packages behind the names of the libraries."""
-COMPILED = " compiled"
-"""Ends the name of a layer that goes through torch.compile."""
+PLAIN = ("torch", "grouped")
+"""Careful plain PyTorch, and the same with torch's products of groups."""
 
 
-def candidates(model: str, against: tuple[str, ...], compiled: bool = True) -> list[Candidate]:
-    """Returns all candidates of a model ("rgcn", "rgat", "hgt") from "pyg", "dgl" and "torch".
+def candidates(model: str, against: tuple[str, ...], device: str = "cpu") -> list[Candidate]:
+    """Returns all candidates of a model ("rgcn", "rgat", "hgt") from "pyg", "dgl", "torch" and "grouped".
 
     Raises DacergnnError for an unknown name, and where a named library is not installed.
     """
     layers: list[Candidate] = []
     for name in against:
-        if name == "torch":
-            layers += plain_torch.candidates(model)
-            continue
-        if name not in LIBRARIES:
-            raise DacergnnError(f"against: '{name}' is unknown; choose from pyg, dgl, torch")
-        eager = [c for c in library_module(name).ALL if c.model == model]
-        layers += eager
-        if compiled:
-            layers += [through_compiler(candidate) for candidate in eager]
+        if name in PLAIN:
+            layers += plain_torch.candidates(model, name, device)
+        elif name in LIBRARIES:
+            layers += [c for c in library_module(name).ALL if c.model == model]
+        else:
+            raise DacergnnError(f"against: '{name}' is unknown; choose from {', '.join((*LIBRARIES, *PLAIN))}")
     return layers
 
 
@@ -54,18 +52,13 @@ def library_module(name: str) -> Any:
 
 
 def absence(name: str, device: torch.device) -> str:
-    """Returns why a peer of the benchmark on devices cannot run on this machine; empty where it can.
-
-    Raises DacergnnError for an unknown name.
-    """
-    if name not in (*LIBRARIES, "torch", "grouped", "compiled"):
-        raise DacergnnError(f"against: '{name}' is unknown; choose from pyg, dgl, torch, grouped, compiled")
+    """Returns why a peer cannot run on a device of this machine; empty where it can."""
     if name == "torch":
         return ""
     if name == "grouped":
         return "" if hasattr(torch, "_grouped_mm") else f"torch {torch.__version__} has no _grouped_mm"
     try:
-        library_module("pyg" if name == "compiled" else name)
+        library_module(name)
         if name == "dgl":
             importlib.import_module("dgl").graph(([0], [0])).to(device)  # builds without CUDA refuse
     except Exception as error:  # a library that does not load here raises what it likes
@@ -79,4 +72,4 @@ def through_compiler(candidate: Candidate) -> Candidate:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         return candidate.build(problem, shared, lambda layer: wrap(torch.compile(layer)))
 
-    return replace(candidate, name=candidate.name + COMPILED, build=build, compiled=True)
+    return replace(candidate, name=candidate.name + COMPILED, build=build)

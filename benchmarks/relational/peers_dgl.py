@@ -7,9 +7,9 @@ from typing import Any
 
 import dgl
 from dgl.nn import pytorch as dgl_nn
-from torch import Tensor, nn
+from torch import nn
 
-from benchmarks.relational.candidate import Built, Candidate, Wrap, finish, hetero_memory, leaf, typed_leaves
+from benchmarks.relational.candidate import Built, Candidate, WithRoot, Wrap, finish, hetero_memory, leaf, typed_leaves
 from benchmarks.relational.parameters import Parameters, Slot
 from benchmarks.relational.problem import Problem
 
@@ -41,24 +41,14 @@ def _rel_graph_conv(presorted: bool) -> Any:
     return build
 
 
-class HeteroLayer(nn.Module):
-    """Runs HeteroGraphConv over the relations, with one linear layer for a node's own features where wanted."""
-
-    def __init__(self, problem: Problem, conv: Callable[[], nn.Module], root: bool) -> None:
-        super().__init__()
-        self.convs: Any = library.HeteroGraphConv({f"r{r}": conv() for r in range(problem.num_etypes)})
-        self.root = nn.Linear(problem.hidden, problem.hidden) if root else None
-
-    def forward(self, graph: Any, xs: dict[str, Tensor]) -> dict[str, Tensor]:
-        outs = self.convs(graph, xs)
-        if self.root is None:
-            return {name: out.flatten(1) for name, out in outs.items()}  # drop the axis of the single head
-        return {name: self.root(x) + outs[name] if name in outs else self.root(x) for name, x in xs.items()}
+def _with_root(problem: Problem, conv: Callable[[], nn.Module], root: bool) -> WithRoot:
+    convs = library.HeteroGraphConv({f"r{r}": conv() for r in range(problem.num_etypes)})
+    return WithRoot(convs, problem.hidden, root, lambda layer, xs, graph: layer(graph, xs)).to(problem.x)
 
 
 def _hetero_mean(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     d = problem.hidden
-    layer = HeteroLayer(problem, lambda: library.GraphConv(d, d, norm="right", bias=False), root=True).to(problem.x)
+    layer = _with_root(problem, lambda: library.GraphConv(d, d, norm="right", bias=False), root=True)
     assert layer.root is not None
     slots = [Slot("root", layer.root.weight, transposed=True), Slot("bias", layer.root.bias)]
     slots += [Slot("weight", layer.convs.mods[f"r{r}"].weight, r) for r in range(problem.num_etypes)]
@@ -67,13 +57,13 @@ def _hetero_mean(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
 
 def _hetero_gat(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     d = problem.hidden
-    layer = HeteroLayer(problem, lambda: library.GATConv(d, d, 1, bias=False), root=False).to(problem.x)
+    layer = _with_root(problem, lambda: library.GATConv(d, d, 1, bias=False), root=False)
     return _finish_hetero(problem, layer, [], shared, wrap)
 
 
-def _finish_hetero(problem: Problem, layer: HeteroLayer, slots: list[Slot], shared: Parameters, wrap: Wrap) -> Built:
+def _finish_hetero(problem: Problem, layer: WithRoot, slots: list[Slot], shared: Parameters, wrap: Wrap) -> Built:
     xs, graph, run = typed_leaves(problem), _heterograph(problem), wrap(layer)
-    return finish(lambda: run(graph, xs), tuple(xs.values()), slots, shared, layer)
+    return finish(lambda: run(xs, graph), tuple(xs.values()), slots, shared, layer)
 
 
 def _hgt(presorted: bool) -> Any:
@@ -91,13 +81,7 @@ def _hgt(presorted: bool) -> Any:
             Slot("kqv_weight", linear.W, columns=(i * d, (i + 1) * d))
             for i, linear in enumerate((layer.linear_k, layer.linear_q, layer.linear_v))
         ]
-        x, graph, ntype, etype, run = (
-            leaf(problem.x),
-            _graph(problem),
-            problem.ntype,
-            problem.etype,
-            wrap(layer),
-        )
+        x, graph, ntype, etype, run = leaf(problem.x), _graph(problem), problem.ntype, problem.etype, wrap(layer)
         return finish(lambda: run(graph, x, ntype, etype, presorted=presorted), (x,), slots, shared, layer)
 
     return build

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
-from benchmarks.relational.candidate import Built, Candidate, Wrap, finish, hetero_memory, leaf, typed_leaves
+from benchmarks.relational.candidate import Built, Candidate, WithRoot, Wrap, finish, hetero_memory, leaf, typed_leaves
 from benchmarks.relational.parameters import Parameters, Slot
 from benchmarks.relational.problem import Problem
 
@@ -54,19 +54,9 @@ def _rgat(problem: Problem) -> nn.Module:
     return library.RGATConv(problem.hidden, problem.hidden, problem.num_etypes)
 
 
-class HeteroLayer(nn.Module):
-    """Runs HeteroConv over the relations, with one linear layer for a node's own features where wanted."""
-
-    def __init__(self, problem: Problem, conv: Callable[[], nn.Module], root: bool) -> None:
-        super().__init__()
-        self.convs: Any = library.HeteroConv({edge_key(problem, r): conv() for r in range(problem.num_etypes)})
-        self.root = nn.Linear(problem.hidden, problem.hidden) if root else None
-
-    def forward(self, xs: dict[str, Tensor], edges: Any) -> dict[str, Tensor]:
-        outs = self.convs(xs, edges)
-        if self.root is None:
-            return outs
-        return {name: self.root(x) + outs[name] if name in outs else self.root(x) for name, x in xs.items()}
+def _with_root(problem: Problem, conv: Callable[[], nn.Module], root: bool) -> WithRoot:
+    convs = library.HeteroConv({edge_key(problem, r): conv() for r in range(problem.num_etypes)})
+    return WithRoot(convs, problem.hidden, root, lambda layer, xs, edges: layer(xs, edges)).to(problem.x)
 
 
 def _typed_edges(problem: Problem, sparse: bool) -> dict[tuple[str, str, str], Tensor]:
@@ -86,9 +76,7 @@ def _typed_edges(problem: Problem, sparse: bool) -> dict[tuple[str, str, str], T
 def _hetero_sage(sparse: bool) -> Any:
     def build(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
         d = problem.hidden
-        layer = HeteroLayer(problem, lambda: library.SAGEConv(d, d, root_weight=False, bias=False), root=True).to(
-            problem.x
-        )
+        layer = _with_root(problem, lambda: library.SAGEConv(d, d, root_weight=False, bias=False), root=True)
         assert layer.root is not None
         slots = [Slot("root", layer.root.weight, transposed=True), Slot("bias", layer.root.bias)]
         for r in range(problem.num_etypes):
@@ -102,9 +90,7 @@ def _hetero_sage(sparse: bool) -> Any:
 
 def _hetero_gat(problem: Problem, shared: Parameters, wrap: Wrap) -> Built:
     d = problem.hidden
-    layer = HeteroLayer(problem, lambda: library.GATConv(d, d, add_self_loops=False, bias=False), root=False).to(
-        problem.x
-    )
+    layer = _with_root(problem, lambda: library.GATConv(d, d, add_self_loops=False, bias=False), root=False)
     xs, edges, run = typed_leaves(problem), _typed_edges(problem, sparse=False), wrap(layer)
     return finish(lambda: run(xs, edges), tuple(xs.values()), [], shared, layer)
 

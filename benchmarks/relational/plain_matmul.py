@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,30 +13,41 @@ from torch.autograd import Function
 from benchmarks.relational.plain_ops import call
 
 
-class _TypedMatmul(Function):
+@dataclass(frozen=True)
+class _Parts:
+    """Says how rows and weights are cut into the factors of products."""
+
+    rows: Callable[[Tensor], Sequence[Tensor]]
+    weights: Callable[[Tensor], Sequence[Tensor]]
+    product: Callable[..., Tensor]
+
+    def write(self, left: Sequence[Tensor], right: Sequence[Tensor], out: Sequence[Tensor]) -> None:
+        """Multiplies factors into the parts of a result."""
+        for a, b, c in zip(left, right, out, strict=True):
+            self.product(a, b, out=c)
+
+
+class _Products(Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, parts: _Parts) -> Tensor:
         ctx.save_for_backward(rows, weight)
-        ctx.sizes = sizes
+        ctx.parts = parts
         out = rows.new_empty(rows.shape[0], weight.shape[2])
-        for x, w, y in zip(rows.split(sizes), weight.unbind(), out.split(sizes), strict=True):
-            torch.mm(x, w, out=y)
+        parts.write(parts.rows(rows), parts.weights(weight), parts.rows(out))
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         rows, weight = ctx.saved_tensors
-        sizes = ctx.sizes
+        parts: _Parts = ctx.parts
         d_rows = d_weight = None
-        grads = grad.contiguous().split(sizes)
+        grads = parts.rows(grad.contiguous())
         if ctx.needs_input_grad[0]:
             d_rows = torch.empty_like(rows, memory_format=torch.contiguous_format)
-            for g, w, y in zip(grads, weight.unbind(), d_rows.split(sizes), strict=True):
-                torch.mm(g, w.t(), out=y)
+            parts.write(grads, [w.mT for w in parts.weights(weight)], parts.rows(d_rows))
         if ctx.needs_input_grad[1]:
             d_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
-            for g, x, y in zip(grads, rows.split(sizes), d_weight.unbind(), strict=True):
-                torch.mm(x.t(), g, out=y)
+            parts.write([x.mT for x in parts.rows(rows)], grads, parts.weights(d_weight))
         return d_rows, d_weight, None
 
 
@@ -54,44 +65,16 @@ class Bucket:
         return part.view(self.types, self.rows, rows.shape[1])
 
 
-class _PaddedMatmul(Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, buckets: tuple[Bucket, ...]) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        ctx.buckets = buckets
-        out = rows.new_empty(rows.shape[0], weight.shape[2])
-        for bucket, w in _with_weights(buckets, weight):
-            torch.bmm(bucket.view(rows), w, out=bucket.view(out))
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        rows, weight = ctx.saved_tensors
-        grad = grad.contiguous()
-        d_rows = d_weight = None
-        if ctx.needs_input_grad[0]:
-            d_rows = torch.empty_like(rows)
-            for bucket, w in _with_weights(ctx.buckets, weight):
-                torch.bmm(bucket.view(grad), w.transpose(1, 2), out=bucket.view(d_rows))
-        if ctx.needs_input_grad[1]:
-            d_weight = torch.empty_like(weight)
-            for bucket, w in _with_weights(ctx.buckets, d_weight):
-                torch.bmm(bucket.view(rows).transpose(1, 2), bucket.view(grad), out=w)
-        return d_rows, d_weight, None
-
-
-def _with_weights(buckets: tuple[Bucket, ...], weight: Tensor) -> Iterator[tuple[Bucket, Tensor]]:
-    return zip(buckets, weight.split([bucket.types for bucket in buckets]), strict=True)
-
-
 def typed_matmul(rows: Tensor, weight: Tensor, sizes: list[int]) -> Tensor:
     """Multiplies rows [n, k], sorted by type with sizes[t] of type t, by weight [types, k, m] -> [n, m]."""
-    return call(_TypedMatmul, rows, weight, sizes)
+    return call(_Products, rows, weight, _Parts(lambda whole: whole.split(sizes), Tensor.unbind, torch.mm))
 
 
 def padded_matmul(rows: Tensor, weight: Tensor, buckets: tuple[Bucket, ...]) -> Tensor:
     """Multiplies rows [n, k] in buckets by weight [types, k, m], which is in the order of the buckets -> [n, m]."""
-    return call(_PaddedMatmul, rows, weight.contiguous(), buckets)
+    types = [bucket.types for bucket in buckets]
+    parts = _Parts(lambda whole: [b.view(whole) for b in buckets], lambda whole: whole.split(types), torch.bmm)
+    return call(_Products, rows, weight.contiguous(), parts)
 
 
 def grouped_matmul(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:

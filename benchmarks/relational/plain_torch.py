@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -160,42 +161,24 @@ def _builder(
     return build
 
 
-def candidates(model: str) -> list[Candidate]:
-    """Returns all variants of a model; `padded` ones run one batched matmul over types of similar size."""
-    variants: list[Candidate] = []
-    for name, forward in FORWARDS:
-        if name != model:
-            continue
-        label = forward.__name__.removeprefix(f"{name}_")
-        variants.append(Candidate(label, "torch", name, _builder(forward), name))
-        if label in ("sources", "destinations"):
-            variants.append(Candidate(f"{label} padded", "torch", name, _builder(forward, "padded"), name))
-    return variants
+def candidates(model: str, library: str = "torch", device: str = "cpu") -> list[Candidate]:
+    """Returns all variants of a model; `padded` ones run one batched matmul over types of similar size.
 
+    On a CUDA device there are further ones that sum by index_add (`scatter`), which may be fastest there.
 
-def device_candidates(model: str) -> list[Candidate]:
-    """Returns further variants that may be fastest on a CUDA device, since they sum by index_add."""
-    return [c for kind in _KINDS for c in _device_variants(model, "torch", kind, (True,))]
-
-
-def grouped_candidates(model: str) -> list[Candidate]:
-    """Returns variants whose typed products are those of torch._grouped_mm, summed by sparse products or index_add.
-
-    Where torch has no grouped kernel for the element type, the candidates fail, and their rows say so.
+    Args:
+        library: "torch", or "grouped" for variants whose typed products are those of torch._grouped_mm. Where torch
+            has no grouped kernel for the element type, these fail, and their rows say so.
     """
-    return _device_variants(model, "grouped", "grouped", (False, True))
-
-
-_KINDS: tuple[Products, ...] = ("typed", "padded")
-
-
-def _device_variants(model: str, library: str, kind: Products, scatters: tuple[bool, ...]) -> list[Candidate]:
+    kinds: tuple[Products, ...] = ("grouped",) if library == "grouped" else ("typed", "padded")
+    scatters = (False, True) if library == "grouped" or device != "cpu" else (False,)
     variants: list[Candidate] = []
     for name, forward in FORWARDS:
         label = forward.__name__.removeprefix(f"{name}_")
-        if name == model and label in ("sources", "destinations"):
-            for scatter in scatters:
+        for kind, scatter in product(kinds, scatters):
+            if name == model and (label in ("sources", "destinations") or (kind == "typed" and not scatter)):
                 parts = [label, *["padded"] * (kind == "padded"), *["scatter"] * scatter]
-                build = _builder(forward, kind, scatter=scatter)
-                variants.append(Candidate(" ".join(parts), library, name, build, name))
+                variants.append(
+                    Candidate(" ".join(parts), library, name, _builder(forward, kind, scatter=scatter), name)
+                )
     return variants

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,6 +12,8 @@ import torch
 from torch import Tensor
 
 from dacergnn.errors import DacergnnError
+from dacergnn.native.cache import cache_folder
+from dacergnn.native.cache_files import make_folder
 
 IGNORED = -100
 """Label of a node whose type receives no edges: some layers return nothing for it."""
@@ -81,7 +85,7 @@ class Problem:
     @cached_property
     def mean_weight(self) -> Tensor:
         """Returns 1 / (edges of the same destination and type), [E] in x's dtype, for the mean of each relation."""
-        return (1.0 / torch.bincount(self.dst_pairs.of_edge)).to(self.x.dtype)[self.dst_pairs.of_edge]
+        return (1.0 / torch.bincount(self.dst_pairs.of_edge).double()).to(self.x.dtype)[self.dst_pairs.of_edge]
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Problem:
         """Returns the problem with its tensors on a device, and its features in a dtype (None: as they are)."""
@@ -178,3 +182,19 @@ def load_problem(name: str, hidden: int = 64, seed: int = 0) -> Problem:
     sizes: list[int] = torch.bincount(ntype, minlength=graph.size("T")).tolist()
     src, dst, etype = (graph.encoding(f"idx_E_{path}").long() for path in ("src", "dst", "etype"))
     return make_problem(name, src, dst, etype, sizes, graph.size("R"), hidden, seed)
+
+
+def kept_problem(data: str, hidden: int, seed: int) -> Problem:
+    """Returns what `load_problem` does; large ones take a minute to make, so they are kept with the builds.
+
+    One process makes it, and others wait.
+    """
+    path = cache_folder() / "problems" / f"{data}-{hidden}-{seed}.tensors"
+    make_folder(path.parent)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            part = path.with_suffix(f".{os.getpid()}")
+            torch.save(vars(load_problem(data, hidden, seed)), part)
+            part.replace(path)
+    return Problem(**torch.load(path, weights_only=True))  # tensors, numbers and names: nothing in it is run

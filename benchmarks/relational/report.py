@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from benchmarks.relational.record import Line, Summary, label_of
 from dacergnn.bench.rates import BEATEN
-from dacergnn.bench.scatter import MARK, NOTE, Ratio, Steady, marked, scatters
+from dacergnn.bench.scatter import Ratio, Steady, marked, noted, ratio_cell, time_cell
 from dacergnn.tables import Table
 
-LIBRARIES = ("pyg", "dgl", "compiled")
+LIBRARIES, PLAIN = ("pyg", "dgl", "compiled"), ("torch", "grouped")
+"""Kinds of peers."""
 Means = dict[tuple[str, str], tuple[Steady, Steady, int]]
 """Ratios of the fastest library layer and of the fastest plain variant over ours, and the number of cases, by model and
 mode."""
@@ -29,9 +30,7 @@ def geometric_means(lines: Sequence[Line]) -> Means:
         for level in case.levels:
             mode = line["mode"] if level == case.levels[0] else f"{line['mode']}@{level}"
             model = f"{line['model']} {line['hidden']}" if several else line["model"]
-            groups.setdefault((model, mode), []).append(
-                (case.ratio(level, kinds=LIBRARIES), case.ratio(level, kinds=("torch",)))
-            )
+            groups.setdefault((model, mode), []).append((case.ratio(level, *LIBRARIES), case.ratio(level, *PLAIN)))
     return {key: (Steady.of(a for a, _ in both), Steady.of(b for _, b in both), len(both))
             for key, both in groups.items()}  # fmt: skip
 
@@ -39,16 +38,6 @@ def geometric_means(lines: Sequence[Line]) -> Means:
 def number_cell(value: float | None, digits: int = 3) -> str:
     """Returns a number in a few digits."""
     return "-" if value is None else f"{value:.{digits}g}"
-
-
-def time_cell(candidate: Line | None) -> str:
-    """Returns the milliseconds of a candidate, with a mark if they scatter."""
-    return "-" if candidate is None else marked(number_cell(candidate["ms"]), scatters(candidate))
-
-
-def ratio_cell(ratio: Ratio | None) -> str:
-    """Returns a ratio, with a mark if it scatters."""
-    return "-" if ratio is None else marked(number_cell(ratio.value), ratio.scatters)
 
 
 def row_table(lines: Sequence[Line]) -> Table:
@@ -67,30 +56,28 @@ def row_table(lines: Sequence[Line]) -> Table:
     several, apart = len({line["hidden"] for line in lines}) > 1, 0
     for line in lines:
         case, bound = Summary(line), line["bound_ms"]
-        library, plain = case.peer(*LIBRARIES), case.peer("torch")
         peaks = [c["peak_mb"] for c in case.candidates if c["library"] in LIBRARIES and c["peak_mb"] is not None]
         for level in case.levels or [""]:
             own, (layer, scattering) = case.own(level) or {}, case.layer(level)
+            library, plain = (case.peer(*kinds, replayed=own.get("replayed", False)) for kinds in (LIBRARIES, PLAIN))
             cells = [
                 f"{line['model']} {line['hidden']}" if several else line["model"], line["data"], line["mode"],
                 level or "-", time_cell(own) if own.get("ms") else own.get("status", "not measured").partition(" ")[0],
                 marked(number_cell(layer), scattering),
                 "-" if library is None else label_of(library), time_cell(library),
-                ratio_cell(case.ratio(level, kinds=LIBRARIES)),
-                "-" if plain is None else plain["name"], time_cell(plain),
-                ratio_cell(case.ratio(level, kinds=("torch",))), number_cell(bound),
+                ratio_cell(case.ratio(level, *LIBRARIES), ".3g"),
+                "-" if plain is None else label_of(plain), time_cell(plain),
+                ratio_cell(case.ratio(level, *PLAIN), ".3g"), number_cell(bound),
                 marked(number_cell(layer / bound if layer else None), scattering), number_cell(own.get("peak_mb")),
                 number_cell(min(peaks, default=None)), number_cell(own.get("max_error"), 2),
             ]  # fmt: skip
             table.add_row(*cells)
-            if any(cell.endswith(MARK) for cell in cells):
-                table.add_note(NOTE)
             if (layer or math.inf) < bound:
                 table.add_note(f"below bound: {BEATEN}")
             apart += (layer or 0) > (own.get("ms") or 0)
     if apart:
         table.add_note(f"ours and its layer are measured apart: in {apart} rows the layer alone took longer")
-    return table
+    return noted(table)
 
 
 def candidate_table(line: Line) -> Table:
@@ -102,9 +89,7 @@ def candidate_table(line: Line) -> Table:
         error = number_cell(c["max_error"], 2) if c["function"] == "same" else "other function"
         numbers = [time_cell(c), *(number_cell(c.get(key)) for key in ("p20_ms", "p80_ms", "peak_mb"))]
         table.add_row(label_of(c), *numbers, error, f"{c['status']} {c['note']}".strip())
-    if any(map(scatters, ordered)):
-        table.add_note(NOTE)
-    return table
+    return noted(table)
 
 
 def geomean_table(means: Means) -> Table:

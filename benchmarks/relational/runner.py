@@ -1,35 +1,57 @@
-"""Runs all cases of a benchmark on the processor."""
+"""Runs all cases of the suite."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import asdict
-from functools import lru_cache
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
+from dataclasses import asdict, replace
+from functools import lru_cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import click
 import torch
 
-from benchmarks.named import Named
+from benchmarks.named import COMPILED, REPLAYED, Named
 from benchmarks.relational import peers
 from benchmarks.relational.bound import bound
+from benchmarks.relational.builds import Case, built_ahead
 from benchmarks.relational.candidate import Candidate
-from benchmarks.relational.experiment import LAYER, Layers, wanted
-from benchmarks.relational.problem import load_problem
-from benchmarks.relational.record import Line, about, case_line
+from benchmarks.relational.experiment import LAYER, Layers, loaded, wanted
+from benchmarks.relational.record import Line, about, case_line, is_complete
 from benchmarks.relational.settings import BenchSettings
-from benchmarks.suite import Tell, run_cases
+from benchmarks.suite import Tell, results, run_cases
 from dacergnn.bench.measure import HOPELESS
-from dacergnn.bench.rates import measure_rates
+from dacergnn.bench.rates import measure_rates, precision
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.json_lines import Row
 
 
-def run(*all_settings: BenchSettings, **options: Any) -> list[Line]:
+def cases_of(*all_settings: BenchSettings) -> list[Case]:
+    """Returns the cases of settings: each model on each graph in each mode."""
+    return [
+        (settings, Layers(model, data, mode, settings.hidden, settings.seed, settings.device, settings.rates,
+                          settings.memory_limit, settings.precision))
+        for settings in all_settings
+        for data, model, mode in product(settings.data, settings.models, settings.modes)
+    ]  # fmt: skip
+
+
+def run(
+    *all_settings: BenchSettings, path: Path | None = None, deadline: float = math.inf, ahead: bool = False,
+    **options: Any,
+) -> list[Line]:  # fmt: skip
     """Measures every case of settings that differ in the number of features, and returns their lines.
 
     Args:
+        path: Lines are appended to this file; complete ones in it are not measured again.
+        deadline: A value of time.monotonic() after which nothing is measured.
+        ahead: Whether kernels of later cases are built meanwhile.
         options: Those of `run_cases`.
 
     Raises:
@@ -37,82 +59,129 @@ def run(*all_settings: BenchSettings, **options: Any) -> list[Line]:
     """
     first = all_settings[0]
     os.environ.setdefault("OMP_NUM_THREADS", str(first.threads))  # for thread pools not yet started
-    for name in first.against:
-        if name in peers.LIBRARIES:
-            peers.library_module(name)
+    absent = _absent(first)
     cases = [
-        (settings, Layers(model, data, mode, settings.hidden, settings.seed, rates=settings.rates,
-                          memory_limit=settings.memory_limit))
-        for settings in all_settings
-        for data, model, mode in product(settings.data, settings.models, settings.modes)
-    ]  # fmt: skip
+        (replace(settings, against=tuple(name for name in settings.against if name not in absent)), case)
+        for settings, case in cases_of(*all_settings)
+    ]
     threads = torch.get_num_threads()
     torch.set_num_threads(first.threads)  # the machine is measured in this process
+    known = {json.dumps(line["case"]): line for line in results(path) if "case" in line}
+
+    def earlier(case: Case) -> list[Line] | None:
+        line = known.get(json.dumps(_identity(*case)))
+        return [line] if line is not None and is_complete(line, case[0]) else None
+
+    left = [case for case in cases if ahead and earlier(case) is None]
     try:
-        return run_cases(cases, lambda case, tell: [_line(*case, tell)], **options)
+        with built_ahead(left) as builds:
+
+            def measured(case: Case, tell: Tell) -> list[Line]:
+                if case[1] in builds:
+                    wait([builds[case[1]]], None if math.isinf(deadline) else max(deadline - time.monotonic(), 0))
+                return [_line(*case, deadline, tell)]
+
+            options |= {"absent": absent} if absent else {}
+            return run_cases(cases, measured, path=path, earlier=earlier, deadline=deadline, **options)
     finally:
         torch.set_num_threads(threads)
 
 
-def _line(settings: BenchSettings, case: Layers, tell: Tell) -> Line:
+def _absent(settings: BenchSettings) -> dict[str, str]:
+    """Returns why peers cannot run on a device here; on the processor, where all of them can, it is an error."""
+    if settings.device == "cpu":
+        for name in {*settings.against} & peers.LIBRARIES.keys():
+            peers.library_module(name)
+        return {}
+    reasons = {name: peers.absence(name, torch.device(settings.device)) for name in settings.against}
+    absent = {name: reason for name, reason in reasons.items() if reason}
+    for name, reason in absent.items():
+        click.echo(f"{name} is left out: {reason}", err=True)
+    return absent
+
+
+def _identity(settings: BenchSettings, case: Layers) -> Row:
+    """Returns what all results of a case depend on."""
+    return {**asdict(case), "threads": settings.threads, "plan": settings.plan, "layers": [*settings.layers]}
+
+
+def _line(settings: BenchSettings, case: Layers, deadline: float, tell: Tell) -> Line:
     tell(f"{case}: measuring the machine")
-    sizes = _sizes(case.data, case.hidden, case.seed)
-    rates = measure_rates(sizes["N"], case.hidden)
-    rows = measured(case, wanted(case.model, settings), settings, tell)
+    sizes = _sizes(case.data, case.hidden, case.seed, case.device)
+    with precision(case.precision):
+        rates = measure_rates(sizes["N"], case.hidden, case.device, case.dtype)
+    if case.device == "cuda":
+        torch.cuda.empty_cache()  # leaves the memory to the processes that measure
+    rows = measured(case, wanted(case.model, settings), settings, deadline, tell)
+    least = bound(case.model, case.mode, sizes, case.hidden, rates, case.dtype.itemsize)
     return case_line(
-        case.model, case.data, case.mode, rows, bound(case.model, case.mode, sizes, case.hidden, rates),
-        precision="float32", hidden=case.hidden, against=settings.against, edges=sizes["E"], sizes=sizes,
-        rates=asdict(rates),
+        case.model, case.data, case.mode, rows, least, case=_identity(settings, case), precision=case.precision,
+        hidden=case.hidden, against=[*settings.against], edges=sizes["E"], sizes=sizes, rates=asdict(rates),
+        compiled=settings.compiled, memory=settings.memory,
     )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
-def _sizes(data: str, hidden: int, seed: int) -> dict[str, int]:
+def _sizes(data: str, hidden: int, seed: int, device: str) -> dict[str, int]:
     """Returns the sizes of a graph, whose memory is left to the processes that measure."""
-    return load_problem(data, hidden, seed).sizes()
+    return loaded(data, hidden, seed, device).sizes()
 
 
-def measured(case: Layers, candidates: list[Candidate], settings: BenchSettings, tell: Tell) -> list[Row]:
-    """Returns the rows of candidates, and of those through torch.compile of library layers that are promising."""
+def measured(
+    case: Layers, candidates: list[Candidate], settings: BenchSettings, deadline: float, tell: Tell
+) -> list[Row]:
+    """Returns the rows of candidates, and of the variants of those that are promising."""
     names = {candidate.named: candidate for candidate in candidates}
     limits = Limits(
         (case.mode, LAYER), settings.threads, settings.repeat, settings.budget_s / max(len(names), 1),
-        settings.trial_limit_s,
+        settings.trial_limit_s, device=case.device, deadline=deadline,
     )  # fmt: skip
-    weighed = [name for name in names if name.library != "torch"] if settings.memory else []
-    found = measure(case, [*names], limits, weighed=weighed, progress=tell)
-    rows = [_row(candidate, found[name], case.mode) for name, candidate in names.items()]
-    if settings.compiled:
-        rows += [
-            _row(peers.through_compiler(names[name]), row, case.mode)
-            for name, row in _compiled(case, found, limits, tell).items()
-        ]
-    return rows
+    # On a device, the peaks of its allocator are known of each candidate, whatever else holds memory.
+    weighed = [name for name in names if name.library not in peers.PLAIN and settings.memory and case.device == "cpu"]
+    together = partial(measure, case, limits=limits, progress=tell)
+    found = together([*names], weighed=weighed)
+    for variants in _variants(case, found, settings):
+        found |= _beside(variants, found, f"{case.mode}_", together)
+    return [_row(name, names[name.base].function, row, case.mode) for name, row in found.items()]
 
 
-def _compiled(case: Layers, found: Mapping[Named, Row], limits: Limits, tell: Tell) -> dict[Named, Row]:
-    """Returns the rows of library layers through torch.compile, by the layers that are not compiled.
+def _variants(case: Layers, found: Mapping[Named, Row], settings: BenchSettings) -> Iterator[dict[Named, Named]]:
+    """Yields variants that are measured in one process, each by what it is a variant of.
 
-    Each takes turns with its layer in a process of both, since some take minutes to fail; its times are scaled to
-    those that the layer had beside all others. Only layers that are not far slower than the fastest are tried.
+    Those of library layers through torch.compile have a process each, since some take minutes to fail. Only layers
+    that are not far slower than the fastest are tried. Quick steps on a device are replayed, but not those of
+    libraries, which wait for the device.
     """
-    time = f"{case.mode}_ms"
-    timed = {name: row for name, row in found.items() if name.library in peers.LIBRARIES and time in row}
-    best = min((row[time] for row in timed.values()), default=0.0)
+    timed = {name: row[f"{case.mode}_ms"] for name, row in found.items() if f"{case.mode}_ms" in row}
+    eager = {name: ms for name, ms in timed.items() if name.library in peers.LIBRARIES}
+    best = min(eager.values(), default=0.0)
+    if settings.compiled:
+        yield from ({name: name.variant(COMPILED)} for name, ms in eager.items() if ms <= HOPELESS * best)
+    quick = [name for name, ms in timed.items() if ms < settings.replay_below_ms and name not in eager]
+    if case.device == "cuda" and quick:
+        yield {name: name.variant(REPLAYED) for name in quick}
+
+
+def _beside(
+    variants: Mapping[Named, Named], found: Mapping[Named, Row], prefix: str,
+    together: Callable[[list[Named]], dict[Named, Row]],
+) -> dict[Named, Row]:  # fmt: skip
+    """Returns the rows of variants, which take turns with their originals in a process of their own.
+
+    Their times are scaled to those that their originals had beside all others.
+    """
+    apart, time = together([*variants, *variants.values()]), f"{prefix}ms"
     rows: dict[Named, Row] = {}
-    for name, row in timed.items():
-        if row[time] <= HOPELESS * best:
-            compiled = Named(name.library, name.name + peers.COMPILED)
-            apart = measure(case, [name, compiled], limits, progress=tell)
-            rows[name] = apart[compiled]
-            if time in apart[compiled] and time in apart[name]:
-                scale = row[time] / apart[name][time]
-                times = {key: scale * value for key, value in apart[compiled].items() if key.endswith("_ms")}
-                rows[name] = apart[compiled] | times | {"note": "measured apart"}
+    for original, variant in variants.items():
+        row = rows[variant] = apart[variant]
+        if time in row and time in apart[original]:
+            scale = found[original][time] / apart[original][time]
+            scaled = {key: scale * value for key, value in row.items() if key.endswith("_ms")}
+            rows[variant] = row | scaled | {"note": "measured apart"}
     return rows
 
 
-def _row(candidate: Candidate, found: Row, mode: str) -> Row:
+def _row(name: Named, function: str, found: Row, mode: str) -> Row:
     """Returns what was found of a candidate, with times under the names that all modes have."""
     same = {"same_as": found["same_as"].name} if "same_as" in found else {}
-    return about(candidate) | {key.removeprefix(f"{mode}_"): value for key, value in found.items()} | same
+    return about(name, function) | {key.removeprefix(f"{mode}_"): value for key, value in found.items()} | same

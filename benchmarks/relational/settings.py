@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from dacergnn.bench.measure import MODES
-from dacergnn.bench.rates import PRECISIONS
-from dacergnn.config import Rates
+from dacergnn.config import Config, Rates
 from dacergnn.errors import DacergnnError
+from dacergnn.plan import Plan
 
 MODELS = ("rgcn", "rgat", "hgt")
 AGAINST = ("pyg", "dgl", "torch")
 """Peers: the libraries' layers, and careful plain PyTorch."""
-MORE = ("grouped", "compiled")
-"""Peers that a device may have besides: plain PyTorch with torch's products of groups, and PyG's layers through
-torch.compile."""
+MORE = ("grouped",)
+"""Peers that run only if named: plain PyTorch with torch's products of groups, which is for devices."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +56,16 @@ class BenchSettings:
     """Rates of the device that our layers are compiled by; None for typical ones."""
     replay_below_ms: float = 2.0
     """Steps on a device that take less are also captured in a CUDA graph and replayed."""
-    finalists: int = 2
-    """Number of layers of each kind of peers that take turns with ours on a device; others are timed by themselves."""
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return PRECISIONS[self.precision]
-
-    @property
-    def tolerance(self) -> float:
-        """Returns the largest deviation from the reference that is not wrong, relative to a tensor's largest value."""
-        return {"float64": 1e-9, "float32": 1e-3, "tf32": 2e-2}.get(self.precision, 0.1)
+    def config(self, level: str) -> Config:
+        """Returns what our layers of a level are compiled by."""
+        target = None if self.device == "cpu" else self.device
+        plan = Plan.from_json(self.plan) if self.plan else None
+        return Config(level=level, implementation=target, cuda_arch=self.architectures, rates=self.rates, plan=plan)
 
     def wants(self, library: str, name: str) -> bool:
         """Tells whether a peer is among the layers that are named."""
-        return not self.layers or library == "torch" or any(part in name for part in self.layers)
+        return not self.layers or library in ("torch", *MORE) or any(part in name for part in self.layers)
 
     def __post_init__(self) -> None:
         for option, values, known in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -11,10 +10,10 @@ import click
 
 from benchmarks.relational.settings import MODELS
 from benchmarks.scale.limits import WithinLimits
-from benchmarks.suite import Tell, json_option, run_cases, terminal, threads_option
+from benchmarks.suite import Tell, end, json_option, quickly, run_cases, terminal, threads_option
 from dacergnn.bench.process import ask
 from dacergnn.bench.runner import Limits, measure
-from dacergnn.bench.scatter import Ratio, marked, scatters
+from dacergnn.bench.scatter import Ratio, marked, noted, ratio_cell, scatters
 from dacergnn.cli.options import data_option, names
 from dacergnn.config import Config
 from dacergnn.distributed import METHODS
@@ -40,6 +39,7 @@ LIMIT_S = 1800.0
 @click.option("--rounds", default="", help="A size of memory for rows of nodes, as in 500MB: processes run layers "
               "piece by piece (DistributedGraph.run).")  # fmt: skip
 @json_option
+@quickly(models=(), data=(), limits=(), steps=1)
 def scale(
     models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
     processes: tuple[str, ...], method: str, rounds: str, path: Path | None,
@@ -65,10 +65,11 @@ def scale(
             return in_processes({**request, "method": method, "rounds": rounds}, processes)
         return within(request, ["", *limits], tell)
 
-    rows = run_cases([*product(models, data)], measured, path=path, console=terminal())
+    console = terminal()
+    rows = run_cases([*product(models, data)], measured, path=path, console=console)
     click.echo(_table_of_processes(rows) if processes else _table(rows))
-    if any("error" in row or row.get("status", "ok") != "ok" for row in rows):
-        sys.exit(1)
+    failed = [row for row in rows if "error" in row or row.get("status", "ok") != "ok"]
+    end(console, [f"{row['model']} on {row['data']}: {row.get('error') or row['note']}" for row in failed])
 
 
 def within(request: Row, names: list[str], tell: Tell) -> list[Row]:
@@ -117,11 +118,10 @@ def _table(rows: list[Row]) -> Table:
             table.add_note(f"{', '.join(names)}: {row['note']}")
             continue
         ratio = Ratio.of(row, whole.setdefault(names[:2], row), "train_ms")
-        assert ratio is not None
         peak = "" if row["peak_mb"] is None else f"{row['peak_mb'] / 1e3:.2f}"
         table.add_row(
             *names, str(row["ranges"]), marked(f"{row['train_ms'] / 1e3:.2f}", scatters(row, "train_ms")),
-            marked(f"{ratio.value:.2f}", ratio.scatters), peak, f"{row['estimate'] / 1e9:.2f}",
+            ratio_cell(ratio), peak, f"{row['estimate'] / 1e9:.2f}",
             f"{row['max_error']:.0e}",
         )  # fmt: skip
-    return table
+    return noted(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -17,7 +18,6 @@ from dacergnn import datasets
 from dacergnn.bench.memory import peak_growth, resident, return_freed, settle
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.distributed import DistributedGraph, partition
-from dacergnn.graph import HeteroGraph
 from dacergnn.runtime.pool import POOL
 
 Answer = dict[str, Any]
@@ -27,23 +27,34 @@ def measured(request: Answer) -> Answer:
     """Returns what a step takes: seconds, the largest peak of a process, and bytes that all receive, in all and at
     the least."""
     count: int = request["processes"]
-    with TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(_process, (count, request, folder), count)  # pyright: ignore[reportPrivateImportUsage]
-        parts: list[Answer] = [json.loads(Path(folder, str(rank)).read_text()) for rank in range(count)]
+    parts = spawned(count, max(request["threads"] // count, 1), _measured, request)
     received, rows = (sum(part[name] for part in parts) for name in ("received", "rows"))
     largest: Answer = {name: max(part[name] for part in parts) for name in ("seconds", "peak")}
     return {**largest, "received": received, "least": 2 * rows * request["hidden"] * 4}
 
 
-def _process(rank: int, count: int, request: Answer, folder: str) -> None:
-    torch.set_num_threads(max(request["threads"] // count, 1))
+def spawned(count: int, threads: int, function: Callable[..., Answer], *arguments: Any) -> list[Answer]:
+    """Returns what a function answers in each of several processes that can exchange tensors.
+
+    Args:
+        function: Called with their number and the arguments; what it returns is written as JSON.
+    """
+    with TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(_process, (count, threads, function, arguments, folder), count)  # pyright: ignore[reportPrivateImportUsage]
+        return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(count)]
+
+
+def _process(
+    rank: int, count: int, threads: int, function: Callable[..., Answer], arguments: tuple[Any, ...], folder: str
+) -> None:
+    torch.set_num_threads(threads)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=count)
-    found = _measured(datasets.resolve(request["data"]).graph, request, count)
-    Path(folder, str(rank)).write_text(json.dumps(found))
+    Path(folder, str(rank)).write_text(json.dumps(function(count, *arguments)))
     dist.destroy_process_group()
 
 
-def _measured(graph: HeteroGraph, request: Answer, count: int) -> Answer:
+def _measured(count: int, request: Answer) -> Answer:
+    graph = datasets.resolve(request["data"]).graph
     edges = torch.stack([graph.index("E", end).long() for end in ("src", "dst")])
     types = graph.index("E", "etype").long(), graph.index("NS", "ntype").long()
     sizes = graph.size("R"), graph.size("T")

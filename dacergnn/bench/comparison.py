@@ -10,7 +10,7 @@ from dacergnn.bench.environment import load, write_run
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.picture import COLOURS, new_figure
 from dacergnn.bench.runner import Limits, measure
-from dacergnn.bench.scatter import NOTE, Ratio, marked, scatters
+from dacergnn.bench.scatter import Ratio, noted, ratio_cell, time_cell
 from dacergnn.bench.strategies import ORIGINAL, Strategies
 from dacergnn.bench.subject import Subject
 from dacergnn.config import Config
@@ -48,13 +48,10 @@ class Comparison:
             cells: list[str] = []
             for field in measures:
                 gain = Ratio.of(self.rows[0], row, field)
-                cells += [_number(row.get(field), scatters(row, field))]
-                cells += ["-" if gain is None else marked(f"{gain.value:.2f}", gain.scatters)]
+                cells += [time_cell(row, field), ratio_cell(gain)]
             note = row["note"] if row["status"] == "ok" else f"{row['status']}: {row['note']}"
-            table.add_row(row["candidate"], *cells, _number(row.get("saved_mb")), _number(row.get("max_error")), note)
-            if any(scatters(row, field) for field in measures):
-                table.add_note(NOTE)
-        return table.text()
+            table.add_row(row["candidate"], *cells, time_cell(row, "saved_mb"), time_cell(row, "max_error"), note)
+        return noted(table).text()
 
     def write(self, path: Path) -> None:
         """Appends the rows to a file of JSON lines, after a line on machine, versions, commit and command."""
@@ -130,7 +127,3 @@ def compare(
     return Comparison(
         str(subject), rows, tuple(modes), {"subject": asdict(subject), "threads": threads, "plan": plan, "load": before}
     )
-
-
-def _number(value: float | None, scattering: bool = False) -> str:
-    return "-" if value is None else marked(f"{value:.3g}", scattering)

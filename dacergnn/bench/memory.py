@@ -67,7 +67,7 @@ def peak_growth(call: Callable[[], Any], device: torch.device = _PROCESSOR) -> t
     try:
         (_SELF / "clear_refs").write_text("5")
     except OSError:
-        return _sampled(call) - before, "sampled"
+        return sampled_peak(call) - before, "sampled"
     call()
     return _high_water() - before, "VmHWM"
 
@@ -77,13 +77,14 @@ def _high_water() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
 
-def _sampled(call: Callable[[], Any]) -> int:
-    peak, done = resident(), threading.Event()
+def sampled_peak(call: Callable[[], Any], read: Callable[[], int] = resident) -> int:
+    """Returns the most bytes while a call runs, as ``read`` tells them from time to time."""
+    peak, done = read(), threading.Event()
 
     def sample() -> None:
         nonlocal peak
         while not done.is_set():
-            peak = max(peak, resident())
+            peak = max(peak, read())
             time.sleep(0.0005)
 
     thread = threading.Thread(target=sample)
@@ -93,4 +94,4 @@ def _sampled(call: Callable[[], Any]) -> int:
     finally:
         done.set()
         thread.join()
-    return max(peak, resident())
+    return max(peak, read())

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
 
@@ -17,6 +18,8 @@ import torch
 OUT_OF_MEMORY = "out of memory"
 """Reason of a failure for want of memory."""
 _START = f"from {__name__} import serve; serve()"
+
+_RUNNING = set[subprocess.Popen[bytes]]()
 
 
 def ask(
@@ -52,6 +55,7 @@ def ask(
         env=environment,
         start_new_session=True,
     )
+    _RUNNING.add(process)
     limits = threads, limit_bytes if device == "cpu" else None
     request = pickle.dumps(limits) + pickle.dumps((function, arguments))
     try:
@@ -62,6 +66,8 @@ def ask(
     except BaseException:
         _end_group(process)
         raise
+    finally:
+        _RUNNING.discard(process)
     return pickle.loads(out) if out else {"error": f"the process ended with code {process.returncode}"}
 
 
@@ -69,6 +75,13 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     """Ends a worker and the compilers that it started: it leads its own process group."""
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+
+
+def end_running() -> None:
+    """Ends all processes that are asked something, by other threads; these get an error."""
+    for process in tuple(_RUNNING):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def serve() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -14,7 +16,7 @@ import torch
 
 from dacergnn.bench import memory
 from dacergnn.bench.measure import MODES, Clock, Timing, clock_of, interleave
-from dacergnn.bench.process import ask, failure
+from dacergnn.bench.process import OUT_OF_MEMORY, ask, failure
 from dacergnn.json_lines import Row
 from dacergnn.runtime.pool import POOL
 
@@ -39,6 +41,8 @@ class Limits:
     limit_bytes: int = 64 << 30
     device: str = "cpu"
     """Type of torch's device that everything runs on: "cpu" or "cuda"."""
+    deadline: float = math.inf
+    """A value of time.monotonic() at which processes are ended; none is started later."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Turns(Generic[C]):
     """
 
     def __init__(self, experiment: Experiment[C], modes: Sequence[str], device: str) -> None:
-        self.experiment, self.clock = experiment, experiment.clock(device)
+        self.experiment, self.device, self.clock = experiment, device, experiment.clock(device)
         self.rows: dict[C, Row] = {}
         self.steps: dict[str, dict[C, Step]] = {mode: {} for mode in modes}
         self.timings: dict[str, dict[C, Timing]] = {mode: {} for mode in modes}
@@ -126,6 +130,8 @@ class Turns(Generic[C]):
                     row["same_as"] = same
         except Exception as error:  # a candidate's failure is a result
             row |= failure(error)
+            if self.device == "cuda":
+                memory.settle_device(torch.device(self.device))  # raises where the device is lost to this process
         self.rows[candidate] = row
         return row
 
@@ -229,21 +235,24 @@ def _timed(
     experiment: Experiment[C], candidates: Sequence[C], limits: Limits, progress: Callable[[str], None]
 ) -> dict[C, Row]:
     answer = _asked(times, experiment, candidates, limits, limits=limits, count=len(candidates))
-    if "rows" in answer:
-        return answer["rows"]
+    rows: dict[C, Row] = answer.get("rows", {})
     if len(candidates) == 1:
-        return {candidates[0]: {"status": "failed", "note": answer["error"]}}
-    rows: dict[C, Row] = {}
-    for candidate in candidates:  # one of them has ended the process
-        progress(f"{experiment}: times of {candidate} alone")
-        row = rows[candidate] = _timed(experiment, [candidate], limits, progress)[candidate]
-        if row["status"] == "ok":
-            row["note"] = f"{row['note']} measured apart".strip()
+        return rows or {candidates[0]: {"status": "failed", "note": answer["error"]}}
+    for candidate in candidates:
+        # One has ended the process, or a device has no room for all.
+        if not rows.get(candidate) or (limits.device != "cpu" and rows[candidate]["note"] == OUT_OF_MEMORY):
+            progress(f"{experiment}: times of {candidate} alone")
+            row = rows[candidate] = _timed(experiment, [candidate], limits, progress)[candidate]
+            if row["status"] == "ok":
+                row["note"] = f"{row['note']} measured apart".strip()
     return rows
 
 
 def _asked(function: Callable[..., Any], *arguments: Any, limits: Limits, count: int = 1) -> dict[str, Any]:
+    seconds = min(limits.trial_limit_s * count, limits.deadline - time.monotonic())
+    if seconds <= 0:
+        return {"error": "no time is left"}
     return ask(
-        f"{__name__}.{function.__name__}", *arguments, limit_s=limits.trial_limit_s * count, threads=limits.threads,
+        f"{__name__}.{function.__name__}", *arguments, limit_s=seconds, threads=limits.threads,
         limit_bytes=limits.limit_bytes, device=limits.device,
     )  # fmt: skip

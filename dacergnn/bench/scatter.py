@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any
 
+from dacergnn.tables import Table
+
 LIMIT = 0.25
 """A time scatters if the middle three fifths of its runs spread over more than this share of their median."""
 LEAST = 3
 """Runs that are needed to tell; fewer do not count as scattering."""
 MARK = "*"
+_LEFT_OUT = " left out"
 NOTE = f"{MARK} runs scatter (p20 to p80 by more than {LIMIT:.0%} of the median); not in means"
 """Explains marks below a table or a figure that has some."""
 
@@ -33,6 +36,24 @@ def scatters(row: Mapping[str, Any], time: str = "ms") -> bool:
 def marked(text: str, scattering: bool) -> str:
     """Returns the text of a time or a ratio, with a mark if it scatters."""
     return f"{text}{MARK}" if scattering else text
+
+
+def time_cell(row: Mapping[str, Any] | None, time: str = "ms", form: str = ".3g") -> str:
+    """Returns a number of a row as text, with a mark if it is a time that scatters; "-" where there is none."""
+    value = (row or {}).get(time)
+    return "-" if value is None else marked(f"{value:{form}}", scatters(row or {}, time))
+
+
+def ratio_cell(ratio: Ratio | None, form: str = ".2f") -> str:
+    """Returns a ratio as text, with a mark if it scatters; "-" where there is none."""
+    return "-" if ratio is None else marked(f"{ratio.value:{form}}", ratio.scatters)
+
+
+def noted(table: Table) -> Table:
+    """Explains the marks of a table below it, if it has some, or if one of its means leaves values out."""
+    if any(cell.endswith((MARK, _LEFT_OUT)) for row in table.rows for cell in row):
+        table.add_note(NOTE)
+    return table
 
 
 @dataclass(frozen=True)
@@ -77,4 +98,4 @@ class Steady:
 
 def with_left_out(text: str, left_out: int) -> str:
     """Returns the text of a mean, followed by the number of ratios that it leaves out, if there are any."""
-    return f"{text}, {left_out} left out" if left_out else text
+    return f"{text}, {left_out}{_LEFT_OUT}" if left_out else text

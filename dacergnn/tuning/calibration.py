@@ -11,19 +11,16 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
 
 from dacergnn.errors import DacergnnError
-from dacergnn.sdfg_passes import Compilation
-from dacergnn.tuning.collect import Collector, CollectSettings, MeasuredTimes
-from dacergnn.tuning.features import Described, describe
-from dacergnn.tuning.graph_facts import GraphFacts
+from dacergnn.tuning.collect import Collector, CollectSettings, Sampled
+from dacergnn.tuning.features import describe
 from dacergnn.tuning.measure import Times
 from dacergnn.tuning.predictor import Array, Predictor
-from dacergnn.tuning.programs import RandomLayer
 from dacergnn.tuning.samples import Measured
 from dacergnn.tuning.scores import Scores, scores
 
@@ -123,48 +120,33 @@ def calibrated(model: Predictor, samples: Sequence[Measured]) -> Calibration:
     return Calibration(fitted(model, samples, best), len(samples), before, scores(order, predicted[best]))
 
 
-class Kept:
-    """Keeps samples of programs in memory."""
-
-    def __init__(self, threads: int) -> None:
-        self.samples: list[Measured] = []
-        self._threads, self._plans = threads, list[Described]()
-        self._family = ""
-
-    def has(self, seed: int, graph: str) -> bool:
-        """Tells that there is no sample from before."""
-        return False
-
-    def describe(self, seed: int, layer: RandomLayer, plans: Sequence[Compilation]) -> None:
-        """Keeps the programs of a layer, of which samples follow."""
-        self._family, self._plans = layer.family, [describe(*plan.parts) for plan in plans]
-
-    def add(self, seed: int, graph: str, facts: GraphFacts, times: MeasuredTimes, slowdown: float) -> None:
-        """Makes samples of the times of a forward and its backward, which are one program."""
-        for plan, parts in times.items():
-            program, both = self._plans[plan].on(facts, threads=self._threads), Times.together(parts)
-            self.samples.append(
-                Measured(program, both.mean, both.deviation, str(seed), graph, self._family, both.runs, "")
-            )
+def samples_of(found: Sampled, threads: int) -> list[Measured]:
+    """Returns the samples of a layer on a graph; a forward and its backward are one program."""
+    described = {plan: describe(*found.plans[plan].parts).on(found.facts, threads=threads) for plan in found.times}
+    both = {plan: Times.together(parts) for plan, parts in found.times.items()}
+    return [
+        Measured(program, both[n].mean, both[n].deviation, str(found.seed), found.graph, found.layer.family,
+                 both[n].runs, "")
+        for n, program in described.items()
+    ]  # fmt: skip
 
 
-def probe(model: Predictor, threads: int, deadline: float, kept: Kept) -> Iterator[tuple[int, int]]:
-    """Measures programs on which the networks of a model disagree; yields the numbers of layers and samples so far.
+def probe(model: Predictor, threads: int, deadline: float) -> Iterator[list[Measured]]:
+    """Yields samples of layer after layer on whose programs the networks of a model disagree.
 
     Args:
         deadline: Time of `time.monotonic` at which it stops, once a layer is done.
-        kept: Takes the samples.
     """
-    settings = CollectSettings(range(FIRST, FIRST + DRAWN), graphs=3, builds=2, threads=threads, repeat=REPEAT)
-    collector = Collector(settings, kept)
+    collector = Collector(CollectSettings(graphs=3, builds=2, threads=threads, repeat=REPEAT))
     # A third of the time may go into looking for programs.
-    doubts = dict(collector.disagreements(model, time.monotonic() + (deadline - time.monotonic()) / 3))
-    chosen = sorted(doubts, key=lambda seed: -doubts[seed])
-    collector.settings = replace(settings, layers=chosen)
-    total = 0
-    for number, (_, count) in enumerate(collector.run(deadline), start=1):
-        total += count
-        yield number, total
+    looking = time.monotonic() + (deadline - time.monotonic()) / 3
+    doubts: dict[int, float] = {}
+    for seed in range(FIRST, FIRST + DRAWN):
+        if time.monotonic() <= looking:
+            doubts[seed] = collector.disagreement(seed, model)
+    for seed in sorted(doubts, key=lambda seed: -doubts[seed]):
+        if time.monotonic() <= deadline:
+            yield [sample for found in collector.sampled(seed) for sample in samples_of(found, threads)]
 
 
 def calibrate(model: Predictor, threads: int, minutes: float, on_layer: Callable[[int, int], None]) -> Calibration:
@@ -173,10 +155,10 @@ def calibrate(model: Predictor, threads: int, minutes: float, on_layer: Callable
     Raises:
         DacergnnError: The minutes are too few to measure enough layers.
     """
-    start, kept = time.monotonic(), Kept(threads)
-    for layers, count in probe(model, threads, start + 60 * minutes, kept):
-        on_layer(layers, count)
-    samples = kept.samples
+    start, samples = time.monotonic(), list[Measured]()
+    for number, found in enumerate(probe(model, threads, start + 60 * minutes), start=1):
+        samples += found
+        on_layer(number, len(samples))
     measured = len({sample.layer for sample in samples})
     if measured < FOLDS:
         needed = math.ceil(FOLDS / max(measured, 1) * max((time.monotonic() - start) / 60, minutes))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import dace
 import torch
@@ -34,8 +33,6 @@ from dacergnn.tuning.programs import RandomLayer, random_layer
 from dacergnn.tuning.space import needs_build, random_plans, random_variant
 
 INDEX: Any = dace.int32
-MeasuredTimes = Mapping[int, Sequence[Times | None]]
-"""The times of the parts of plans, by the number of the plan."""
 PADDING = 4
 """The most slots of an ELLPACK matrix for each edge; plans also run on graphs with hubs that they were not made for."""
 DEVIATIONS = 8
@@ -58,7 +55,6 @@ class CollectSettings:
     """Describes what is measured.
 
     Args:
-        layers: Seeds of the layers.
         draw: Returns the layer of a seed.
         graphs: Graphs for each layer, out of ``pool`` with relations and as many without.
         builds: Plans of a layer that lead to different code; the first is the plan that costs least on the first of
@@ -71,7 +67,6 @@ class CollectSettings:
         device: Type of torch's device that runs them: "cpu" or "cuda".
     """
 
-    layers: Sequence[int] = range(500)
     draw: Callable[[int], RandomLayer] = random_layer
     graphs: int = 6
     pool: int = 80
@@ -86,7 +81,7 @@ class CollectSettings:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name not in ("layers", "draw", "device") and not (value > 0 or (name in _MAY_BE_ZERO and value == 0)):
+            if name not in ("draw", "device") and not (value > 0 or (name in _MAY_BE_ZERO and value == 0)):
                 raise DacergnnError(f"{name}={value}: pass a positive number.")
         if self.small + self.large > 1:
             raise DacergnnError(f"small={self.small} and large={self.large} are shares of the graphs; pass at most 1 "
@@ -95,28 +90,30 @@ class CollectSettings:
             raise DacergnnError(f"graphs={self.graphs}: there are only {self.pool} in the pool; make it larger.")
 
 
-class Store(Protocol):
-    """Takes what a collector measures."""
+@dataclass(frozen=True)
+class Sampled:
+    """Holds what was measured of a layer on a graph.
 
-    def has(self, seed: int, graph: str) -> bool:
-        """Tells whether samples of a layer on a graph are there, which are not measured again."""
-        ...
+    Attributes:
+        plans: The programs of the layer.
+        times: The times of the parts of plans, by the number of the plan; none if they took too long.
+        slowdown: How slow other work made the machine meanwhile.
+    """
 
-    def describe(self, seed: int, layer: RandomLayer, plans: Sequence[Compilation]) -> None:
-        """Takes the plans of a layer, before any sample of it."""
-        ...
-
-    def add(self, seed: int, graph: str, facts: GraphFacts, times: MeasuredTimes, slowdown: float) -> None:
-        """Takes the times of plans by their number, or none if they took too long, and how slow the machine was."""
-        ...
+    seed: int
+    layer: RandomLayer
+    plans: Sequence[Compilation]
+    graph: str
+    facts: GraphFacts
+    times: Mapping[int, Sequence[Times | None]]
+    slowdown: float
 
 
 @dataclass
 class Collector:
-    """Collects samples into a store, and continues where an earlier run stopped."""
+    """Measures layers by their seeds."""
 
     settings: CollectSettings
-    store: Store
     _graphs: dict[str, HeteroGraph] = field(default_factory=dict[str, HeteroGraph])
 
     @cached_property
@@ -131,46 +128,32 @@ class Collector:
     def _config(self) -> Config:
         return Config().on(self.settings.device)
 
-    @cached_property
-    def _architectures(self) -> tuple[int, ...]:
-        return architectures(None) if self.settings.device == "cuda" else ()
-
-    def run(self, deadline: float = float("inf"), *, measures: bool = True) -> Iterator[tuple[int, int]]:
-        """Measures layer after layer until ``deadline`` (`time.monotonic`); yields each seed and its number of samples.
-
-        Args:
-            measures: False only builds the programs, into the cache; the machine may do other work meanwhile.
-        """
+    def sampled(self, seed: int) -> Iterator[Sampled]:
+        """Yields what it measures of a layer on each of its graphs."""
         torch.set_num_threads(self.settings.threads)
-        for seed in self.settings.layers:
-            if time.monotonic() > deadline:
-                return
-            names = self._names(seed)
-            left = [name for name in names if not self.store.has(seed, name)]
-            count = 0
-            if left:
-                layer, plans = self._plans(seed, names[0])
-                runnables = _built(layer, plans, self._architectures)
-                if measures:
-                    self.store.describe(seed, layer, plans)
-                    count = sum(self._measure(seed, name, plans, runnables) for name in left)
-            yield seed, count
+        names = self._names(seed)
+        layer, plans = self._plans(seed, names[0])
+        runnables = self._built(layer, plans)
+        for name in names:
+            yield self._measured(
+                Sampled(seed, layer, plans, name, GraphFacts.of(self._graph(name)), {}, 0.0), runnables
+            )
 
-    def disagreements(self, model: Predictor, deadline: float) -> Iterator[tuple[int, float]]:
-        """Yields seeds of layers until ``deadline``, each with how far the networks of a model disagree on its plans.
+    def build(self, seed: int) -> None:
+        """Builds the programs of a layer into the cache; the machine may do other work meanwhile."""
+        self._built(*self._plans(seed, self._names(seed)[0]))
+
+    def disagreement(self, seed: int, model: Predictor) -> float:
+        """Returns how far the networks of a model disagree on the plans of a layer.
 
         That is the standard deviation over networks of the logarithm of a plan's time, less its mean over the plans of
         the layer: what ranks plans. It is the mean over the plans.
         """
-        for seed in self.settings.layers:
-            if time.monotonic() > deadline:
-                return
-            name = self._names(seed)[0]
-            facts = GraphFacts.of(self._graph(name))
-            _, plans = self._plans(seed, name)
-            described = [describe(*plan.parts).on(facts, threads=self.settings.threads) for plan in plans]
-            logs = model.logarithms(described)
-            yield seed, float((logs - logs.mean(axis=1, keepdims=True)).std(axis=0).mean())
+        name = self._names(seed)[0]
+        facts = GraphFacts.of(self._graph(name))
+        _, plans = self._plans(seed, name)
+        logs = model.logarithms([describe(*plan.parts).on(facts, threads=self.settings.threads) for plan in plans])
+        return float((logs - logs.mean(axis=1, keepdims=True)).std(axis=0).mean())
 
     def _names(self, seed: int) -> list[str]:
         """Returns the names of a layer's graphs; graphs without relations are for layers without weights by type."""
@@ -211,26 +194,24 @@ class Collector:
             compilations += [compilation, *variants]
         return layer, compilations
 
-    def _measure(self, seed: int, name: str, plans: Sequence[Compilation], runnables: Sequence[Runnable]) -> int:
-        """Measures plans of a layer on a graph; returns how many samples were added."""
-        graph = self._graph(name)
-        facts = GraphFacts.of(graph)
-        fitting = {n: r for n, r in enumerate(runnables) if _fits(plans[n], facts)}
+    def _built(self, layer: RandomLayer, plans: Sequence[Compilation]) -> list[Runnable]:
+        results = len(Program(_parsed(layer)).outputs)
+        built_for = architectures(None) if self.settings.device == "cuda" else ()
+        runnables = [Runnable(compilation, results, built_for) for compilation in plans]
+        build_runnables(runnables)
+        return runnables
+
+    def _measured(self, found: Sampled, runnables: Sequence[Runnable]) -> Sampled:
+        """Adds the times of a layer's plans on its graph."""
+        graph = self._graph(found.graph)
+        fitting = {n: r for n, r in enumerate(runnables) if _fits(found.plans[n], found.facts)}
         self._arrays.start_over()
         steps = {n: TimedStep(runnable, graph, self._arrays) for n, runnable in fitting.items()}
-        repeat = self.settings.repeat
-        ends = (float("inf"), _LARGE_BUDGET_S) if name.startswith("large") else (self.settings.limit, float("inf"))
-        times, slowdown = self._undisturbed.measure(lambda: measure(steps, repeat, *ends))
-        self.store.add(seed, name, facts, times, slowdown)
+        large = found.graph.startswith("large")
+        ends = (float("inf"), _LARGE_BUDGET_S) if large else (self.settings.limit, float("inf"))
+        times, slowdown = self._undisturbed.measure(lambda: measure(steps, self.settings.repeat, *ends))
         _forget(graph)
-        return len(times)
-
-
-def _built(layer: RandomLayer, plans: Sequence[Compilation], built_for: tuple[int, ...]) -> list[Runnable]:
-    results = len(Program(_parsed(layer)).outputs)
-    runnables = [Runnable(compilation, results, built_for) for compilation in plans]
-    build_runnables(runnables)
-    return runnables
+        return replace(found, times=times, slowdown=slowdown)
 
 
 def _parsed(layer: RandomLayer) -> dace.SDFG:

@@ -105,13 +105,13 @@ def test_only_want_of_memory_takes_the_time_of_ours(monkeypatch: pytest.MonkeyPa
         def build(*_: Any) -> Any:
             raise error
 
-        return replace(configured("rgcn", "O2", CONFIGS["O2"]), build=build)
+        return replace(original("rgcn", "O2", CONFIGS["O2"]), build=build)
 
-    configured = ours.configured
-    monkeypatch.setattr(ours, "configured", lambda *_: failing(RuntimeError("can't allocate memory: 8 GB")))
+    original = ours.candidate
+    monkeypatch.setattr(ours, "candidate", lambda *_: failing(RuntimeError("can't allocate memory: 8 GB")))
     found = layer_times("rgcn", "am~0.0005", "infer", TINY, {"O2": CONFIGS["O2"]}, hidden=8)
     assert (found.ours, found.failed) == ({}, {"O2": OUT_OF_MEMORY})
-    monkeypatch.setattr(ours, "configured", lambda *_: failing(RuntimeError("wrong shape")))
+    monkeypatch.setattr(ours, "candidate", lambda *_: failing(RuntimeError("wrong shape")))
     with pytest.raises(DacergnnError, match="ours O2: failed RuntimeError: wrong shape"):
         layer_times("rgcn", "am~0.0005", "infer", TINY, {"O2": CONFIGS["O2"]}, hidden=8)
 
@@ -168,13 +168,13 @@ def test_operators_are_those_of_the_compiled_layer(monkeypatch: pytest.MonkeyPat
 def test_layers_are_compiled_by_the_rates_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[Rates | None] = []
 
-    configured = ours.configured
+    original = ours.candidate
 
     def noted(model: str, name: str, config: Config) -> Candidate:
         used.append(config.rates)
-        return configured(model, name, config)
+        return original(model, name, config)
 
-    monkeypatch.setattr(ours, "configured", noted)
+    monkeypatch.setattr(ours, "candidate", noted)
     rates = Rates(4e13, 3e12, 6e12, 1e11)
     scale = replace(TINY, rates=rates)
     layer_times("rgcn", "am~0.0005", "infer", scale, {"O2": CONFIGS["O2"]}, hidden=8)

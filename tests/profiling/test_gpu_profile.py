@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks.questions import gpu_profile
+from benchmarks.suite import results
 from dacergnn import Rates
 from dacergnn.profiling import measure
 
@@ -31,7 +31,7 @@ def run(folder: Path, *arguments: str) -> Result:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "profile.jsonl").read_text().splitlines()]
+    return results(folder / "profile.jsonl")
 
 
 def test_cases_are_kept_and_not_measured_again(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_case_that_fails_is_noted_and_repeated(tmp_path: Path, monkeypatch: py
 
 def test_nothing_begins_after_the_time(tmp_path: Path) -> None:
     run(tmp_path, "rgcn", "--time-limit", "0")
-    assert not (tmp_path / "profile.jsonl").exists()
+    assert lines(tmp_path) == []
 
 
 def test_forecasts_are_in_the_table_of_the_worst() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from dacergnn.cli import main
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
 from dacergnn.tuning import calibration, collect, graphs, programs, tuned
-from dacergnn.tuning.calibration import Kept, calibrated, fitted, probe
+from dacergnn.tuning.calibration import calibrated, fitted, probe
 from dacergnn.tuning.collect import CollectSettings
 from dacergnn.tuning.model_file import SHIPPED, model_digest, model_file, own_file
 from dacergnn.tuning.predictor import Predictor
@@ -90,8 +89,7 @@ def test_too_little_time_names_the_minutes_that_are_needed(
     samples: list[Measured], monkeypatch: pytest.MonkeyPatch, layers: int
 ) -> None:
     few = [s for s in samples if s.layer in sorted({s.layer for s in samples})[:layers]]
-    monkeypatch.setattr(calibration, "probe", lambda *_: iter([(layers, len(few))]))
-    monkeypatch.setattr(calibration, "Kept", lambda threads: SimpleNamespace(samples=few))
+    monkeypatch.setattr(calibration, "probe", lambda *_: iter([few]))
     needed = {0: 2, 1: 2, 3: 1}[layers]
     message = rf"minutes=0.4 are too few: {layers} of the 4 layers .* give {needed} at least .*--minutes {needed}\)"
     with pytest.raises(DacergnnError, match=message):
@@ -107,18 +105,17 @@ def test_probes_are_layers_on_which_networks_disagree(monkeypatch: pytest.Monkey
     monkeypatch.setattr(collect, "Reference", lambda device: lambda: 1.0)
     make = calibration.CollectSettings
 
-    def fewer(layers: range, **options: Any) -> CollectSettings:
+    def fewer(**options: Any) -> CollectSettings:
         # A machine with other work leaves no layer out.
         own: dict[str, Any] = {**options, "graphs": 1, "repeat": 2, "limit": 0.5}
-        return make(layers, **own)
+        return make(**own)
 
     monkeypatch.setattr(calibration, "CollectSettings", fewer)
-    kept = Kept(2)
-    progress = [*probe(shipped(), 2, float("inf"), kept)]
-    assert [layers for layers, _ in progress] == [1, 2]
-    assert len({sample.layer for sample in kept.samples}) > 1
-    assert len(kept.samples) == progress[-1][1]
-    assert all(sample.seconds > 0 and sample.runs == 2 and sample.family for sample in kept.samples)
+    layers = [*probe(shipped(), 2, float("inf"))]
+    assert len(layers) == 2
+    found = [sample for layer in layers for sample in layer]
+    assert len({sample.layer for sample in found}) > 1
+    assert all(sample.seconds > 0 and sample.runs == 2 and sample.family for sample in found)
 
 
 def test_the_command_keeps_the_model_for_this_machine(

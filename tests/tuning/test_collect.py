@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dace
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from benchmarks.commands import main
+from benchmarks.learned_model import command
 from benchmarks.learned_model.common_layers import common_layer
 from benchmarks.learned_model.dataset import samples_of
-from benchmarks.learned_model.records import collector
+from benchmarks.learned_model.records import FORMAT, Rows
 from benchmarks.learned_model.written import read, written
 from dacergnn import Config, interpret, parse
 from dacergnn.errors import DacergnnError
@@ -24,14 +26,14 @@ from dacergnn.json_lines import Row, Writer, load
 from dacergnn.program import Program
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
-from dacergnn.tuning.collect import CollectSettings
+from dacergnn.tuning.collect import Collector, CollectSettings
 from dacergnn.tuning.features import describe
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times
 from dacergnn.tuning.programs import random_layer
 
-TINY = CollectSettings(range(2), graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)
+TINY = CollectSettings(graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)
 """One thread, as all tests beside others: two processes of two threads on two cores wait at every barrier."""
 
 
@@ -75,52 +77,45 @@ def samples(rows: list[Row]) -> list[tuple[int, int, str]]:
     return [(row["layer"], row["plan"], row["graph"]) for row in rows if "seconds" in row]
 
 
+@pytest.fixture
+def collect_into(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs the command with `TINY`."""
+    monkeypatch.setattr(command, "CollectSettings", lambda *_: TINY)
+
+    def run(path: Path, *options: str) -> Result:
+        return CliRunner().invoke(main, ["model", "collect", "--out", str(path), "--threads", "1", *options])
+
+    return run
+
+
 @pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
-def test_runs_go_on_where_they_stopped(tmp_path: Path) -> None:
+def test_runs_go_on_where_they_stopped(tmp_path: Path, collect_into: Callable[..., Result]) -> None:
     path, whole = tmp_path / "samples.jsonl", tmp_path / "whole.jsonl"
-    assert [seed for seed, _ in collector(TINY, whole, {"machine": "here"}).run()] == [0, 1]
-    first = collector(TINY, path, {"machine": "here"}).run()
-    assert next(first)[1] == len(samples(load(path))) > 0
+    assert collect_into(whole, "--layers", "2").exit_code == 0
+    first = collect_into(path, "--layers", "1")
+    assert f"{len(samples(load(path)))} samples measured" in first.output
     with path.open("a") as file:
         file.write('{"layer": 1, "torn')
-    again = collector(TINY, path, {"machine": "here"})
-    assert dict(again.run())[0] == 0
+    again = collect_into(path, "--layers", "2")
+    assert "1 of 2 cases were in" in again.stderr
     rows, expected = load(path), load(whole)
-    assert samples(rows) == samples(expected)
-    assert [r for r in rows if "programs" in r] == [r for r in expected if "programs" in r]
-    assert [r for r in rows if "facts" in r] == [r for r in expected if "facts" in r]
+    assert samples(rows) == samples(expected) != []
+    assert [s.layer for s in samples_of(rows)] == [s.layer for s in samples_of(expected)]
     assert len({(r["layer"], r["plan"]) for r in rows if "programs" in r}) >= 6
     for row in rows:
         for mean, deviation in row.get("seconds", ()):
             assert mean > 0 <= deviation
-    with pytest.raises(DacergnnError, match="another file"):
-        next(collector(TINY, path, {"machine": "elsewhere"}).run())
+    for other in (["--kind", "common"], ["--repeat", "7"]):
+        refused = collect_into(path, "--layers", "2", *other)
+        assert "start another file" in f"{refused.exception} {refused.output}"
 
 
 @pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
-def test_changed_programs_are_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "samples.jsonl"
-    next(collector(TINY, path, {}).run())
-    rows = [row for row in load(path) if row.get("graph") != load(path)[-1]["graph"]]
-    for row in rows:
-        if "programs" in row:
-            row["answers"] = {"another": "answer"}
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DacergnnError, match="plan 0 of layer 0 was another one"):
-        next(collector(TINY, path, {}).run())
-
-
-@pytest.mark.interpreted
-@pytest.mark.usefixtures("_quick")
-def test_slow_ones_are_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "samples.jsonl"
-    settings = CollectSettings(range(1), graphs=2, pool=2, builds=1, variants=0, limit=1e-9, threads=1)
-    assert list(collector(settings, path, {}).run()) == [(0, 0)]
-    assert sum("too_slow" in row for row in load(path)) == 2
-    assert list(collector(settings, path, {}).run()) == [(0, 0)]
-    assert sum("too_slow" in row for row in load(path)) == 2
+def test_slow_ones_are_left_out() -> None:
+    settings = CollectSettings(graphs=2, pool=2, builds=1, variants=0, limit=1e-9, threads=1)
+    assert sum("too_slow" in row for row in Rows(Collector(settings)).of(0)) == 2
 
 
 @pytest.mark.usefixtures("_small")
@@ -181,15 +176,14 @@ def test_compressed_files_are_read_and_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.interpreted
 @pytest.mark.usefixtures("_quick")
-def test_small_and_large_graphs_are_among_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_and_large_graphs_are_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long runs of large graphs are few, and the file says how many they are."""
     monkeypatch.setitem(collect.SIZES, "small ", (20, 40))
     monkeypatch.setitem(collect.SIZES, "large ", (500, 600))
     monkeypatch.setattr(collect, "_LARGE_BUDGET_S", 0.0)
-    path = tmp_path / "samples.jsonl"
-    settings = CollectSettings(range(2), common_layer, 8, 8, 1, 0, 0.4, 0.3, 9, 0.05, threads=1)
-    assert sum(count for _, count in collector(settings, path, {}).run()) > 4
-    rows = load(path)
+    made = Rows(Collector(CollectSettings(common_layer, 8, 8, 1, 0, 0.4, 0.3, 9, 0.05, threads=1)))
+    rows = [{"format": FORMAT}, *made.of(0), *made.of(1)]
+    assert len(samples(rows)) > 4
     edges = {row["graph"]: row["facts"]["rows"]["E"] for row in rows if "facts" in row}
     kinds = {"small": range(20, 41), "large": range(500, 601), "plain": range(200, 401), "typed": range(200, 401)}
     assert {name.split("/")[0].split()[0] for name in edges} >= {"small", "large"}
@@ -212,15 +206,13 @@ def test_settings_are_checked(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("_small")
-def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Its threads are those before each command.
-    monkeypatch.setattr("benchmarks.learned_model.command.environment", dict)
+def test_command(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     options = ["--layers", "1", "--graphs", "1", "--pool", "1", "--builds", "1", "--repeat", "2", "--limit", "inf"]
     options += ["--threads", "1"]
     result = CliRunner().invoke(main, ["model", "collect", "--out", str(path), *options, "--build-only"])
     assert result.exit_code == 0, result.output
-    assert samples(load(path)) == []
+    assert not path.exists()
     result = CliRunner().invoke(main, ["model", "collect", "--out", str(path), *options])
     assert result.exit_code == 0, result.output
     assert f"{len(samples(load(path)))} samples measured" in result.output

@@ -9,20 +9,18 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks.learned_model.records import collector
 from dacergnn import Config, Plan, parse
 from dacergnn.cli import main
 from dacergnn.cli import tune as command
 from dacergnn.config import TYPICAL_RATES, Rates
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.profile import TYPICAL, Profile
-from dacergnn.json_lines import load
 from dacergnn.modules import RGCN
 from dacergnn.program import Program
 from dacergnn.runtime.cuda_executable import CUDAExecutable
 from dacergnn.sdfg_passes import compile_program
 from dacergnn.tuning import collect, graphs, measure, programs
-from dacergnn.tuning.collect import INDEX, CollectSettings
+from dacergnn.tuning.collect import INDEX, Collector, CollectSettings
 from dacergnn.tuning.features import RATES
 from dacergnn.tuning.graph_facts import GraphFacts
 from dacergnn.tuning.graphs import random_graph
@@ -120,10 +118,9 @@ def test_samples_of_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(collect, "RandomArrays", arrays)
     monkeypatch.setattr(collect, "Reference", reference)
-    path = tmp_path / "samples.jsonl"
-    settings = CollectSettings(range(1), graphs=1, pool=1, builds=1, variants=0, repeat=1, limit=1e9, device="cuda")
-    ((_, count),) = collector(settings, path, {}).run()
-    assert count == 1
+    settings = CollectSettings(graphs=1, pool=1, builds=1, variants=0, repeat=1, limit=1e9, device="cuda")
+    (found,) = Collector(settings).sampled(0)
+    assert len(found.times) == 1
     assert places == ["cuda", "cuda"]
-    answers = next(row["answers"] for row in load(path) if "answers" in row)
+    answers = dict(found.plans[0].plan.answers)
     assert any(question.endswith(("/split_hubs", "/row_tile", "/schedule_by")) for question in answers)

@@ -17,10 +17,11 @@ from click.testing import CliRunner
 from torch import nn
 
 from benchmarks.batches import BatchSettings, experiment, run, runner
-from benchmarks.batches.loading import batches, most_reached
-from benchmarks.batches.settings import BLOCKS, LAYERS
+from benchmarks.batches.settings import LAYERS
 from benchmarks.batches.stages import Watch, encoding_timed
 from benchmarks.commands import main
+from benchmarks.networks import network
+from benchmarks.networks.loading import BLOCKS, batches, most_reached
 from benchmarks.relational.problem import Problem
 from dacergnn.bench import runner as measures
 from dacergnn.errors import DacergnnError
@@ -59,7 +60,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch, data_folder: Path) -> Iterator[l
 @pytest.fixture
 def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the libraries' layers in place of ours."""
-    monkeypatch.setattr(experiment, "optimize", lambda network: network)
+    monkeypatch.setattr(network, "optimize", lambda module: module)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -134,7 +135,7 @@ def test_losses_that_differ_are_an_error(in_process: list[str], monkeypatch: pyt
         def forward(self, *inputs: Any) -> torch.Tensor:
             return self.network(*inputs)
 
-    monkeypatch.setattr(experiment, "optimize", lambda network: Wrong(copy.deepcopy(network)))
+    monkeypatch.setattr(network, "optimize", lambda module: Wrong(copy.deepcopy(module)))
     options = ["batches", "--data", "aifb", "--layers", "GATConv", "--seeds", "4", "--steps", "3"]
     result = CliRunner().invoke(main, [*options, "--threads", "1"])
     assert result.exit_code == 1

@@ -18,7 +18,7 @@ MODELS = ("rgcn", "rgat", "hgt")
 def peers_of(library: str) -> list[Candidate]:
     if library in peers.LIBRARIES:
         pytest.importorskip(peers.LIBRARIES[library])
-    return [c for model in MODELS for c in peers.candidates(model, (library,), compiled=False)]
+    return [c for model in MODELS for c in peers.candidates(model, (library,))]
 
 
 @pytest.mark.parametrize("library", ["pyg", "dgl", "torch"])
@@ -89,8 +89,6 @@ def test_unknown_names_are_refused(problem: Problem, monkeypatch: pytest.MonkeyP
         peers.candidates("rgcn", ("jax",))
     with pytest.raises(DacergnnError, match="'gcn' has no reference"):
         compute_reference("gcn", problem, {})
-    with pytest.raises(DacergnnError, match="level: 'best' is unknown"):
-        ours.candidate("rgcn", "best")
     monkeypatch.setitem(peers.LIBRARIES, "dgl", "no_such_package")
     with pytest.raises(DacergnnError, match=r"needs no_such_package.*leave 'dgl' out"):
         peers.candidates("rgcn", ("dgl",))
@@ -110,8 +108,7 @@ def test_compiled_candidates_wrap_the_layer(problem: Problem, monkeypatch: pytes
     monkeypatch.setattr(torch, "compile", lambda layer: seen.append(layer) or layer)
     candidate = peers.through_compiler(peers_of("torch")[0])
     built = candidate.build(problem, make_parameters("rgcn", problem), unwrapped)
-    assert candidate.compiled
-    assert candidate.name.endswith("compiled")
+    assert candidate.named.compiled
     assert seen == [built.layer]
 
 

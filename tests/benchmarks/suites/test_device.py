@@ -1,11 +1,11 @@
-"""The benchmark for CUDA devices, run on the processor with a plain layer in place of ours: cases, lines, tables."""
+"""The suite of relational layers on a CUDA device, without one: what runs there, what is left out, and what is left."""
 
 from __future__ import annotations
 
 import math
 import sys
+import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,54 +14,44 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks.relational import device_case, peers, plain_torch
-from benchmarks.relational import device_run as gpu
-from benchmarks.relational.ahead import Background
+from benchmarks import suite
+from benchmarks.named import Named
+from benchmarks.relational import builds, peers, plain_torch, runner
 from benchmarks.relational.bound import bound, plans
-from benchmarks.relational.candidate import Candidate, make_step, unwrapped
+from benchmarks.relational.candidate import make_step, unwrapped
 from benchmarks.relational.command import relational
-from benchmarks.relational.device_case import DeviceCase
+from benchmarks.relational.experiment import Layers
 from benchmarks.relational.parameters import make_parameters
-from benchmarks.relational.problem import Problem
-from benchmarks.relational.record import (
-    append_line,
-    label_of,
-    read_lines,
-)
+from benchmarks.relational.problem import Problem, kept_problem, load_problem
+from benchmarks.relational.record import Line, Summary, is_complete
 from benchmarks.relational.reference import compute_reference, max_error
+from benchmarks.relational.report import geometric_means, row_table
 from benchmarks.relational.settings import BenchSettings
+from dacergnn.bench import process
+from dacergnn.bench import runner as bench
+from dacergnn.bench.process import OUT_OF_MEMORY
 from dacergnn.bench.rates import precision
-from dacergnn.config import Rates
+from dacergnn.bench.runner import Limits, Turns
+from dacergnn.config import Config, Rates
 from dacergnn.errors import DacergnnError
-from dacergnn.json_lines import Row
-from tests.benchmarks.suites.test_device_lines import entry, line
+from dacergnn.json_lines import Row, load
 
-SETTINGS = BenchSettings(data=("am~",), levels=("O2", "hector"), against=("torch", "grouped"), repeat=1, budget_s=0.1)
-NOTHING: Any = SimpleNamespace(wait=lambda name, seconds: True)
-"""Builds nothing ahead."""
-
-
-def stand_in(model: str, level: str, settings: BenchSettings) -> Candidate:
-    return replace(plain_torch.candidates(model)[-1], name=level, library="ours")
-
-
-@pytest.fixture
-def plain_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_case, "own_candidate", stand_in)
-    monkeypatch.setattr(device_case, "ALONE_S", 0.0)
+SETTINGS = BenchSettings(("rgcn",), ("am~",), ("train",), ("torch", "grouped"), compiled=False, device="cuda")
+CASE = Layers("rgcn", "am~", "train", device="cuda")
+OURS, PLAIN, LAYER = Named("ours", "O2", Config()), Named("torch", "sources"), Named("pyg", "RGCNConv")
 
 
 @pytest.mark.parametrize("model", ["rgcn", "rgat", "hgt"])
 def test_plain_layers_for_devices_agree_with_the_reference(model: str, problem: Problem) -> None:
-    found = plain_torch.device_candidates(model) + plain_torch.grouped_candidates(model)
+    usual = {c.name for c in plain_torch.candidates(model)}
+    more = [c for c in plain_torch.candidates(model, device="cuda") if c.name not in usual]
+    grouped = plain_torch.candidates(model, "grouped")
     rows = ("sources", "destinations")
-    assert [(c.library, c.name) for c in found] == [
-        *(("torch", f"{row} {kind}") for kind in ("scatter", "padded scatter") for row in rows),
-        *(("grouped", f"{row}{kind}") for row in rows for kind in ("", " scatter")),
-    ]
+    assert {c.name for c in more} == {f"{row} {kind}" for kind in ("scatter", "padded scatter") for row in rows}
+    assert [c.name for c in grouped] == [f"{row}{kind}" for row in rows for kind in ("", " scatter")]
     shared = make_parameters(model, problem)
     reference = compute_reference(model, problem, shared)
-    for candidate in found:
+    for candidate in more + grouped:
         built = candidate.build(problem, shared, unwrapped)
         out = make_step(built, problem, train=True)()
         assert max_error(reference, built, problem, out, train=True) < 2e-6, candidate.name
@@ -71,7 +61,7 @@ def test_grouped_products_in_bfloat16(problem: Problem) -> None:
     short = problem.to("cpu", torch.bfloat16)
     shared = make_parameters("rgcn", problem)
     reference = compute_reference("rgcn", problem, shared)
-    found = plain_torch.grouped_candidates("rgcn")
+    found = plain_torch.candidates("rgcn", "grouped")
     assert len(found) == 4
     for candidate in (c for c in found if "scatter" in c.name):  # MKL has no sparse products in bfloat16
         built = candidate.build(short, shared, unwrapped)
@@ -80,79 +70,100 @@ def test_grouped_products_in_bfloat16(problem: Problem) -> None:
         assert max_error(reference, built, short, out, train=True) < 0.05, candidate.name
 
 
-def test_a_case_validates_every_candidate_and_times_the_best_in_turns(problem: Problem, plain_ours: None) -> None:
-    case = DeviceCase("rgcn", problem, SETTINGS)
-    for mode in ("infer", "train"):
-        rows = case.measure(mode)
-        assert [label_of(row) for row in rows[:2]] == ["ours O2", "ours hector"]
-        assert len(rows) == 2 + 6 + 4 + 4
-        assert all(row["status"] == "ok" and row["ms"] > 0 and row["max_error"] < 1e-5 for row in rows)
+@pytest.mark.parametrize("name", ["bfloat16", "float64"])
+def test_a_precision_counts_for_all_candidates(name: str, data_folder: Path) -> None:
+    case = Layers("rgcn", "aifb", "train", 16, precision=name)
+    row = Turns(case, ("train",), "cpu").add(Named("torch", "edges"))
+    assert row["status"] == "ok"
+    assert (row["max_error"] < 1e-9) == (name == "float64")
 
 
-def test_a_wrong_candidate_has_no_time(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(model: str, level: str, settings: BenchSettings) -> Candidate:
-        good = stand_in(model, level, settings)
+def answers(ms: dict[str, float]) -> Any:
+    """Stands in for measurements: milliseconds by the name of a candidate, twice as many if it is asked again."""
+    asked: list[list[Named]] = []
 
-        def build(*arguments: Any) -> Any:
-            if level == "hector":
-                raise ValueError("cannot be built")
-            if level == "O0":
-                raise torch.OutOfMemoryError("full")
-            built = good.build(*arguments)
-            return replace(built, forward=lambda: built.forward() * 1.01)
+    def measure(case: Layers, names: list[Named], **_: Any) -> dict[Named, Row]:
+        times = 1 + any(names[0] in earlier for earlier in asked)
+        asked.append(names)
+        return {n: {"status": "ok", "note": "", "train_ms": times * ms[n.name], "peak_mb": 1.0} for n in names}
 
-        return replace(good, build=build)
-
-    monkeypatch.setattr(device_case, "own_candidate", broken)
-    settings = replace(SETTINGS, levels=("O2", "hector", "O0"), against=())
-    wrong, failed, full = DeviceCase("rgcn", problem, settings).measure("infer")
-    assert (wrong["status"], wrong["ms"]) == ("wrong", None)
-    assert "differs from the reference by 1.0e-02" in wrong["note"]
-    assert (failed["status"], failed["note"]) == ("failed", "ValueError: cannot be built")
-    assert full["status"] == "out of memory"
-    late = DeviceCase("rgcn", problem, settings, deadline=-math.inf).measure("infer")
-    assert {row["status"] for row in late} == {"skipped"}
+    return measure, asked
 
 
-def test_a_lost_device_costs_no_result(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What raises when memory is given back, too."""
-    broken = False
+def test_quick_steps_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one process with what they replay, whose first times count; layers of libraries cannot be."""
+    measure, asked = answers({"O2": 1.5, "sources": 8.0, "RGCNConv": 1.0, "O2 replayed": 0.5})
+    monkeypatch.setattr(runner, "measure", measure)
+    candidates: Any = [SimpleNamespace(named=named, function="rgcn") for named in (OURS, PLAIN, LAYER)]
+    rows = runner.measured(CASE, candidates, SETTINGS, math.inf, str)
+    assert [[n.name for n in names] for names in asked] == [["O2", "sources", "RGCNConv"], ["O2", "O2 replayed"]]
+    assert {row["name"]: (row["ms"], row["replayed"]) for row in rows} == {
+        "O2": (1.5, False), "sources": (8.0, False), "RGCNConv": (1.0, False), "O2 replayed": (0.5, True),
+    }  # fmt: skip
+    assert rows[-1]["note"] == "measured apart"
+    assert not any("replayed" in n.name for n in asked[0])
 
-    def own(model: str, level: str, settings: BenchSettings) -> Candidate:
-        good = stand_in(model, level, settings)
 
-        def build(*arguments: Any) -> Any:
-            nonlocal broken
-            broken = level == "hector"
-            if broken:
-                raise RuntimeError("capture failed")
-            return good.build(*arguments)
+def line(*rows: Row, **more: Any) -> Line:
+    candidates = [{"library": "ours", "status": "ok", "note": "", "compiled": False, "replayed": False,
+                   "max_error": None, "peak_mb": None} | row for row in rows]  # fmt: skip
+    return {"model": "rgcn", "data": "am~", "mode": "train", "hidden": 64, "bound_ms": 1.0, "candidates": candidates,
+            "against": ["torch", "grouped"], "compiled": False, "memory": True, **more}  # fmt: skip
 
-        return replace(good, build=build)
 
-    def settle(self: DeviceCase) -> int:
-        if broken:
-            raise RuntimeError("the allocator is capturing")
-        return 0
+def test_replayed_steps_are_compared_with_replayed_ones() -> None:
+    found = line({"name": "O2", "ms": 4.0}, {"name": "O2 replayed", "ms": 0.5, "replayed": True},
+                 {"library": "torch", "name": "sources", "ms": 8.0},
+                 {"library": "grouped", "name": "sources replayed", "ms": 2.0, "replayed": True})  # fmt: skip
+    ratios = [Summary(found).ratio(level, "torch", "grouped") for level in ("O2", "O2 replayed")]
+    assert [ratio and ratio.value for ratio in ratios] == [2.0, 4.0]
+    assert [plain.mean for _, plain, _ in geometric_means([found]).values()] == pytest.approx([2.0, 4.0])
+    assert [row[10] for row in row_table([found]).rows] == ["8", "2"]
 
-    monkeypatch.setattr(device_case, "own_candidate", own)
-    monkeypatch.setattr(DeviceCase, "_settle", settle)
-    case = DeviceCase("rgcn", problem, replace(SETTINGS, levels=("O2", "hector", "O0"), against=()))
-    first, failed, behind = case.measure("infer")
-    assert first["ms"] is not None
-    assert first["note"] == "timed by itself: RuntimeError: the allocator is capturing"
-    assert (failed["status"], failed["note"]) == ("failed", "RuntimeError: capture failed")
-    assert (behind["status"], behind["note"]) == ("skipped", "the device was lost to this process before")
-    assert case.lost
+
+def test_complete_lines() -> None:
+    whole = line({"name": "O2", "ms": 2.0})
+    assert is_complete(whole, SETTINGS)
+    assert not is_complete(whole, replace(SETTINGS, levels=("O2", "hector")))
+    assert not is_complete(whole, replace(SETTINGS, against=("pyg",)))
+    assert not is_complete(whole, replace(SETTINGS, compiled=True))
+    assert not is_complete(line({"name": "O2", "ms": None}), SETTINGS)
+
+
+def test_what_has_no_room_beside_others_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(function: str, case: Layers, names: list[Named], *_: Any, **limits: Any) -> Row:
+        status = "ok" if len(names) == 1 else OUT_OF_MEMORY
+        return {"rows": {n: {"status": "ok", "note": ""} if n == OURS else {"status": status, "note": status}
+                         for n in names}}  # fmt: skip
+
+    monkeypatch.setattr(bench, "ask", ask)
+    rows = bench.measure(CASE, [OURS, PLAIN], Limits(device="cuda"))
+    assert [row["note"] for row in rows.values()] == ["", "ok measured apart"]
+    here = bench.measure(CASE, [OURS, PLAIN], Limits())  # on the processor, others hold little
+    assert here[PLAIN]["status"] == OUT_OF_MEMORY
+
+
+def test_a_lost_device_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: Any) -> None:
+        raise RuntimeError("the allocator is capturing")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    turns = Turns(replace(CASE, tiny=True), ("train",), "cuda")
+    with pytest.raises(RuntimeError, match="the allocator is capturing"):
+        turns.add(PLAIN)
+
+
+def test_no_process_is_started_when_the_time_is_over() -> None:
+    rows = bench.measure(CASE, [OURS, PLAIN], Limits(deadline=time.monotonic() - 1))
+    assert {row["note"] for row in rows.values()} == {"no time is left"}
 
 
 def test_peers_that_cannot_run_here_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = replace(SETTINGS, against=("pyg", "dgl", "torch", "grouped", "compiled"))
-    device = torch.device("meta")
+    device, wanted = torch.device("meta"), ("pyg", "dgl", "torch", "grouped")
     graph = SimpleNamespace(to=lambda place: graph if place == device else None)
     monkeypatch.setattr(peers, "library_module", lambda name: None)
     monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(graph=lambda edges: graph))
-    assert gpu.with_present(wanted, device) == (wanted, [])
+    assert not any(peers.absence(name, device) for name in wanted)
 
     def refuse(edges: Any) -> Any:
         raise RuntimeError("Device API cuda is not enabled.\nPlease install the cuda version of dgl.")
@@ -164,56 +175,45 @@ def test_peers_that_cannot_run_here_are_left_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(graph=refuse))
     monkeypatch.setattr(peers, "library_module", absent)
     monkeypatch.delattr(torch, "_grouped_mm")
-    settings, lines = gpu.with_present(wanted, device)
-    assert settings.against == ("torch",)
-    assert lines == [
-        "pyg is left out: against: 'pyg' needs torch_geometric",
-        "dgl is left out: Device API cuda is not enabled. Please install the cuda version of dgl.",
-        f"grouped is left out: torch {torch.__version__} has no _grouped_mm",
-        "compiled is left out: against: 'pyg' needs torch_geometric",
+    assert [peers.absence(name, device) for name in wanted] == [
+        "against: 'pyg' needs torch_geometric",
+        "Device API cuda is not enabled. Please install the cuda version of dgl.",
+        "",
+        f"torch {torch.__version__} has no _grouped_mm",
     ]
-    with pytest.raises(DacergnnError, match="against: 'jax' is unknown; choose from pyg, dgl, torch"):
-        peers.absence("jax", device)
 
 
-@pytest.mark.parametrize("model", ["rgcn", "rgat", "hgt"])
-def test_dgl_is_a_peer(model: str, problem: Problem, plain_ours: None) -> None:
-    pytest.importorskip("dgl")
-    assert peers.absence("dgl", problem.x.device) == ""
-    rows = DeviceCase(model, problem, replace(SETTINGS, against=("dgl",))).measure("train")
-    assert {row["library"] for row in rows} == {"ours", "dgl"}
-    assert all(row["status"] == "ok" and row["ms"] is not None for row in rows), [row["note"] for row in rows]
+def test_kernels_are_built_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaving the context ends what still runs."""
+    cases = [(SETTINGS, replace(CASE, data=name)) for name in ("a", "b")]
+    monkeypatch.setattr(builds, "ask", lambda _, settings, case, **limits: {"seconds": 2.0, "data": case.data})
+    with builds.built_ahead(cases) as jobs:
+        assert [job.result()["data"] for job in jobs.values()] == ["a", "b"]
+    monkeypatch.setattr(builds, "ask", lambda *_, **limits: process.ask("time.sleep", 60, **limits))
+    with builds.built_ahead(cases[:1]) as jobs:
+        while not process._RUNNING:  # pyright: ignore[reportPrivateUsage]
+            time.sleep(0.01)
+    assert jobs[cases[0][1]].result() == {"error": "the process ended with code -9"}
 
 
-def test_kernels_are_built_ahead(tmp_path: Path) -> None:
-    def writes(name: str, seconds: float = 0) -> list[str]:
-        return ["sh", "-c", f"sleep {seconds}; echo {name} >> {tmp_path}/order"]
-
-    with Background({"a": [writes("a1"), writes("a2")], "b": [["false"]], "c": [writes("c", 60)]}, 1) as builds:
-        assert builds.wait("a")
-        assert (tmp_path / "order").read_text().split() == ["a1", "a2"]
-        assert not builds.wait("b")
-        assert not builds.wait("c", 0.01)
-        assert builds.wait("d")  # nothing to wait for
-    assert (tmp_path / "order").read_text().split() == ["a1", "a2"]
-
-
-def test_commands_that_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "relational", "--build-ahead"])
-    found = gpu.build_commands({"am": [], "bgs": [("rgcn", "infer"), ("hgt", "train")]}, 32)
-    assert found["am"] == []
-    given = ["relational", "--build-ahead", "--build", "--hidden", "32", "--data", "bgs", "--models"]
-    cases = [[*given, *case] for case in (("rgcn", "--mode", "infer"), ("hgt", "--mode", "train"))]
-    assert [words[3:] for words in found["bgs"]] == cases
-
-
-def test_a_single_case_is_built_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[Any] = []
-    monkeypatch.setattr(gpu, "build", lambda *case: built.append(case[:3]))
-    options = ["--build", "--arch", "90", "--data", "bgs", "--models", "hgt", "--mode", "train"]
+def test_all_cases_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([{"seconds": 2.0}, {"error": "no nvcc"}])
+    monkeypatch.setattr(builds, "ask", lambda *_, **limits: next(answers))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    options = ["--build", "--arch", "90", "--data", "bgs", "--models", "hgt"]
     result = CliRunner().invoke(relational, options)
-    assert result.exit_code == 0, result.output
-    assert built == [("bgs", "hgt", "train")]
+    assert result.exit_code == 1
+    assert result.output.splitlines() == ["hgt on bgs, infer: built in 2 s", "hgt on bgs, train: no nvcc"]
+
+
+def test_graphs_are_kept_for_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
+    expected = load_problem("aifb~0.01", 8)
+    for _ in range(2):
+        found = kept_problem("aifb~0.01", 8, 0)
+        assert torch.equal(found.src, expected.src)
+        assert torch.equal(found.x, expected.x)
+        assert found.relations == expected.relations
 
 
 def test_bounds_of_short_types() -> None:
@@ -231,91 +231,47 @@ def test_tf32_is_left_as_it_was() -> None:
         pass
 
 
-def test_one_graph_on_the_processor(tmp_path: Path, plain_ours: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "measure_rates", lambda *arguments: Rates(150e9, 25e9, 40e9, 5e8))
-    monkeypatch.setenv("DACERGNN_CACHE_DIR", str(tmp_path))
-    path = tmp_path / "lines.jsonl"
-    settings = BenchSettings(data=("aifb~0.01",), against=(), hidden=8, repeat=1, budget_s=0.1)
-    cases = [("rgcn", "infer"), ("rgat", "infer")]
-    for _ in range(2):  # the second time with the kept graph
-        gpu.measure("aifb~0.01", cases, settings, path, math.inf)
-    lines = read_lines(path)
-    assert [(x["model"], x["data"]) for x in lines] == [("rgcn", "aifb~0.01"), ("rgat", "aifb~0.01")] * 2
-    assert lines[0]["edges"] == lines[0]["sizes"]["E"] == 488
-    assert lines[0]["bound_ms"] > 0
-
-
 @pytest.fixture
-def named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a device by name."""
+def quick_answers(monkeypatch: pytest.MonkeyPatch) -> list[list[Named]]:
+    """There is a device by name, on which all candidates take a second."""
+    measure, asked = answers({"O2": 1e3, "sources": 1e3})
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr(gpu, "machine", lambda device: {"rates": {}, "environment": {}, "command": ""})
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
+    monkeypatch.setattr(suite, "about_run", lambda **_: {"environment": {}})
+    monkeypatch.setattr(suite, "environment", dict)
+    monkeypatch.setattr(runner, "measure_rates", lambda *_: Rates(150e9, 25e9, 40e9, 5e8))
+    monkeypatch.setattr(runner, "_sizes", lambda *_: dict.fromkeys("NEUVRT", 9))
+    monkeypatch.setattr(runner, "measure", measure)
+    plain = replace(plain_torch.candidates("rgcn")[0], name="sources")
+    monkeypatch.setattr(runner, "wanted", lambda *_: [replace(plain, name="O2", library="ours"), plain])
+    return asked
 
 
-@pytest.mark.usefixtures("named")
-def test_a_process_that_ends_costs_one_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, asked = tmp_path / "lines.jsonl", []
-
-    def ask(function: str, data: str, cases: list[gpu.Case], *_: Any, **limits: Any) -> Row:
-        asked.append((data, [*cases]))
-        if cases[0] != ("rgcn", "train"):
-            append_line(path, line("", entry("ours", "O2", 1.0)) | {"data": data, "mode": "infer"})
-            return {"error": "the process ended with code -6"}
-        return {"error": "not done after 3 s"}
-
-    monkeypatch.setattr(gpu, "ask", ask)
-    table = tmp_path / "table.md"
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "relational"])
-    options = [
-        "--data",
-        "am~,bgs~",
-        "--models",
-        "rgcn,hgt",
-        "--device",
-        "cuda",
-        "--arch",
-        "90",
-        "--json",
-        str(path),
-        "--markdown",
-        str(table),
-    ]
-    result = CliRunner().invoke(relational, [*options, "--time-limit", "100"])
-    assert result.exit_code == 0, result.output
-    assert asked[0] == ("am~", [(model, how) for model in ("rgcn", "hgt") for how in ("infer", "train")])
-    assert next(x["note"] for x in read_lines(path) if "note" in x) == "the process ended with code -6"
-    assert "failed" in table.read_text()
+def test_what_is_measured_already_is_left_out(
+    quick_answers: list[list[Named]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table = tmp_path / "lines.jsonl", tmp_path / "table.md"
+    options = ["--data", "am~", "--models", "rgcn", "--mode", "train", "--device", "cuda", "--json", str(path)]
+    options += ["--against", "torch", "--markdown", str(table)]
+    for _ in range(2):
+        result = CliRunner().invoke(relational, options)
+        assert result.exit_code == 0, result.output
+        assert len(quick_answers) == 1
+        assert "| 1e+03 |" in table.read_text()
+    assert "1 of 1 cases were in" in result.stderr
+    assert len(load(path)) == 2
+    monkeypatch.setattr(suite, "environment", lambda: {"cpu": "another"})
+    CliRunner().invoke(relational, options)
+    assert len(quick_answers) == 2
+    monkeypatch.setattr(suite, "environment", dict)
+    for more in (["--dtype", "bfloat16"], ["--hidden", "32"], ["--level", "O2,hector"]):
+        CliRunner().invoke(relational, [*options, *more])
+    assert len(quick_answers) == 5
 
 
-def test_what_is_measured_already_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that gives its device up leaves the others to the next one."""
-    path, asked = tmp_path / "lines.jsonl", []
-    settings = replace(SETTINGS, levels=("O2",), against=("torch",))
-    facts = {"against": ["torch"], "precision": "float32"}
-
-    def ask(function: str, data: str, cases: list[gpu.Case], *_: Any, **limits: Any) -> Row:
-        asked.append([*cases])
-        model, mode = cases[0]
-        append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts | {"model": model, "mode": mode})
-        return {}
-
-    monkeypatch.setattr(gpu, "ask", ask)
-    cases = [("rgcn", "infer"), ("rgcn", "train"), ("hgt", "infer")]
-    append_line(path, line("am~", entry("ours", "O2", 1.0)) | facts)  # rgcn, train
-    missing = partial(gpu.incomplete, cases, path=path)
-    again = partial(gpu.run_all, settings=settings, path=path, case_limit=math.inf, builds=NOTHING)
-    assert missing(settings) == {"am~": [("rgcn", "infer"), ("hgt", "infer")]}
-    assert again(missing(settings), deadline=math.inf) == 0
-    assert asked == [[("rgcn", "infer"), ("hgt", "infer")], [("hgt", "infer")]]
-    assert again(missing(settings), deadline=math.inf) == 0
-    assert len(asked) == 2
-    assert again(missing(replace(settings, data=("am~", "bgs~"))), deadline=-math.inf) == 3  # those of bgs
-    assert missing(replace(settings, hidden=32)) == {"am~": cases}
-
-
-@pytest.mark.usefixtures("named")
+@pytest.mark.usefixtures("quick_answers")
 def test_cases_that_are_left_show_in_the_exit_status(tmp_path: Path) -> None:
-    options = ["--data", "am~", "--models", "hgt", "--device", "cuda", "--arch", "90", "--against", "torch"]
+    options = ["--data", "am~", "--models", "hgt", "--device", "cuda", "--against", "torch"]
     options += ["--time-limit", "0", "--json", str(tmp_path / "lines.jsonl")]
     result = CliRunner().invoke(relational, options)
     assert result.exit_code == 75, result.output

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
@@ -23,9 +24,11 @@ from benchmarks.relational.reference import compute_reference, max_error
 from benchmarks.relational.report import geometric_means
 from benchmarks.relational.runner import run
 from benchmarks.relational.settings import BenchSettings
+from benchmarks.suite import quickly
 from dacergnn.bench import runner as bench
 from dacergnn.bench.environment import write_run
 from dacergnn.bench.runner import Limits, times, weigh
+from dacergnn.cli.options import names
 from dacergnn.config import Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import load
@@ -39,7 +42,7 @@ KEYS = {
 SMALL = BenchSettings(models=("rgcn",), data=("aifb",), modes=("infer",), against=("torch",), hidden=16, repeat=3)
 
 
-def stand_in(model: str, name: str, config: Config) -> Candidate:
+def stand_in(model: str, name: str = "O2", config: Config | None = None) -> Candidate:
     """A plain layer in place of the compiled one."""
     return replace(plain_torch.candidates(model)[-1], name=name, library="ours", config=config)
 
@@ -63,8 +66,8 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return {"rows": {name: {"status": "ok", "note": "", f"{case.mode}_ms": 2.0 + n, f"{case.mode}_samples": 9}
                          for n, name in enumerate(candidates)}}  # fmt: skip
 
-    monkeypatch.setattr(ours, "configured", stand_in)
-    monkeypatch.setattr(runner, "measure_rates", lambda rows, width: Rates(150e9, 25e9, 40e9, 5e8))
+    monkeypatch.setattr(ours, "candidate", stand_in)
+    monkeypatch.setattr(runner, "measure_rates", lambda *_: Rates(150e9, 25e9, 40e9, 5e8))
     monkeypatch.setattr(bench, "ask", answer)
     return asked
 
@@ -100,7 +103,7 @@ def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[s
     about, *again = load(path)
     assert {"cpu", "cores", "threads", "governor"} <= set(about["environment"])
     _, plain, _ = geometric_means(again)["rgcn", "train"]
-    found = Summary(lines[1]).ratio(kinds=("torch",))
+    found = Summary(lines[1]).ratio("O2", "torch")
     assert found is not None
     assert plain.mean == pytest.approx(found.value)
     assert "rgcn on aifb, train: memory of pyg RGCNConv" in told
@@ -150,9 +153,9 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     wrong = replace(plain_torch.candidates("rgat")[0], name="wrong", build=others[0].build, model="rgcn")
     odd = replace(wrong, function="rgcn", build=lambda p, shared, wrap: edges.build(
         p, {name: value * 2 for name, value in shared.items()}, wrap))  # fmt: skip
-    monkeypatch.setattr(plain_torch, "candidates", lambda model: [edges, broken, large, odd])
+    monkeypatch.setattr(plain_torch, "candidates", lambda *_: [edges, broken, large, odd])
     monkeypatch.setattr(
-        ours, "configured", lambda _, name, config: replace(broken, library="ours", name=name, config=config)
+        ours, "candidate", lambda _, name, config: replace(broken, library="ours", name=name, config=config)
     )
     (line,) = run(SMALL)
     notes = {c["name"]: c["note"] for c in line["candidates"]}
@@ -162,7 +165,7 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
                      "wrong": "wrong"}  # fmt: skip
     own, case = line["candidates"][0], Summary(line)
     assert (own["note"], own["ms"]) == ("RuntimeError: no kernel", None)
-    assert (case.peer("pyg", "dgl"), case.ratio(kinds=("torch",))) == (None, None)
+    assert (case.peer("pyg", "dgl"), case.ratio("O2", "torch")) == (None, None)
     assert (case.peer("torch") or {})["name"] == "edges"
 
 
@@ -273,7 +276,7 @@ def test_widths_are_positive_numbers(wrong: str) -> None:
 def test_command_fails_when_ours_fails(
     data_folder: Path, without_compiler: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "configured", lambda _, *own: stand_in("rgat", *own))
+    monkeypatch.setattr(ours, "candidate", lambda _, *own: stand_in("rgat", *own))
     options = "--models rgcn --data aifb --mode infer --against torch --hidden 16 --repeat 3 --no-memory"
     result = CliRunner().invoke(relational, options.split())
     assert result.exit_code == 1
@@ -283,7 +286,7 @@ def test_command_fails_when_ours_fails(
 def test_overhead_is_the_call_less_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = (lambda: sum(range(300)), lambda: None)
     monkeypatch.setattr(overhead, "kernel_calls", lambda layer: calls)
-    monkeypatch.setattr(ours, "configured", stand_in)
+    monkeypatch.setattr(ours, "candidate", stand_in)
     cost = overhead.measure_overhead("rgcn", hidden=16, repeat=50)
     assert cost.call_us > cost.kernels_us > 0
     assert cost.overhead_us == pytest.approx(cost.call_us - cost.kernels_us)
@@ -313,3 +316,20 @@ def test_our_layer_agrees_with_the_reference(problem: Problem) -> None:
     built = ours.candidate("rgcn").build(problem, shared, unwrapped)
     out = make_step(built, problem, train=True)()
     assert max_error(compute_reference("rgcn", problem, shared), built, problem, out, train=True) < 1e-5
+
+
+def test_little_is_measured_quickly() -> None:
+    """The first of each list, and fixed numbers."""
+    found: list[Any] = []
+
+    @click.command()
+    @click.option("--data", default="a,b", callback=names)
+    @click.option("--sizes", default="", callback=names)
+    @click.option("--repeat", default=30)
+    @quickly(data=(), sizes=("8",), repeat=3)
+    def measure(data: tuple[str, ...], sizes: tuple[str, ...], repeat: int) -> None:
+        found.append((data, sizes, repeat))
+
+    for options in ([], ["--quick"], ["--quick", "--data", "c,d", "--repeat", "9"]):
+        assert CliRunner().invoke(measure, options).exit_code == 0
+    assert found == [(("a", "b"), (), 30), (("a",), ("8",), 3), (("c",), ("8",), 3)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from benchmarks.caching.analysis import groups
 from benchmarks.caching.plot import series
 from benchmarks.caching.plot.series import MEAN, Bar
 from benchmarks.caching.report import tables
-from benchmarks.relational import plain_torch
+from benchmarks.named import Named
 from benchmarks.relational.bound import Bound
-from benchmarks.relational.device_tables import markdown
-from benchmarks.relational.record import about, case_line, merged
+from benchmarks.relational.record import about, case_line
 from benchmarks.relational.report import geomean_table, geometric_means, row_table
 from dacergnn.bench.environment import governor
 from dacergnn.bench.measure import Timing
@@ -44,8 +42,7 @@ def test_what_scatters() -> None:
 
 
 def entry(library: str, ms: float, samples: list[float]) -> Row:
-    candidate = replace(plain_torch.candidates("rgcn")[0], name="O2" if library == "ours" else "x", library=library)
-    return about(candidate) | timing(ms, samples).as_json()
+    return about(Named(library, "O2" if library == "ours" else "x"), "rgcn") | timing(ms, samples).as_json()
 
 
 def case(data: str, mode: str, *rows: Row) -> Row:
@@ -146,21 +143,6 @@ def test_means_of_batches() -> None:
     rows = [row(2.0, STEADY), row(8.0, STEADY), row(99.0, NOISY)]
     steady = runner.steady_ratios(rows)
     assert {name: (one.mean, one.left_out) for name, one in steady.items()} == {"ratio_wall": (pytest.approx(4.0), 1)}
-
-
-def test_tables_of_devices() -> None:
-    def line(*rows: Row) -> Row:
-        return case("am~", "train", *rows)
-
-    text = markdown([line(entry("ours", 2.0, STEADY), entry("torch", 8.0, NOISY))])
-    assert "| 8* (x) |" in text
-    assert "| 4* |" in text
-    assert "| -, 1 left out |" in text
-    assert text.endswith(f"\\{NOTE}.\n")
-    # A later process was twice as slow, so that all its times are halved.
-    (both,) = merged([line(entry("ours", 2.0, STEADY)), line(entry("ours", 4.0, STEADY), entry("torch", 8.0, NOISY))])
-    peer = both["candidates"][1]
-    assert (peer["ms"], peer["p80_ms"]) == pytest.approx((4.0, 5.2))
 
 
 def test_what_sets_the_clock(tmp_path: Path) -> None:

@@ -10,9 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.batches.settings import BLOCKS, RELATIONAL, TYPED
 from benchmarks.relational.problem import Problem
 from dacergnn.errors import DacergnnError
+
+PLAIN = ("SAGEConv", "GATConv", "GATv2Conv", "ResGatedGraphConv")
+"""Layers of PyG that ignore types."""
+RELATIONAL = ("RGCNConv", "RGATConv")
+"""Layers of PyG that take a vector of edge types."""
+TYPED = ("HGTConv", "HeteroConv(SAGEConv)", "HeteroConv(GATv2Conv)", "to_hetero(SAGEConv)")
+"""Layers of PyG that take dictionaries by type."""
+BLOCKS = ("RelGraphConv", "DGL GATConv")
+"""Layers of DGL, which are called with blocks."""
 
 
 @dataclass(frozen=True)
