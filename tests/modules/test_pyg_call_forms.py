@@ -268,16 +268,30 @@ def test_what_users_do_with_an_adjacency(name: str) -> None:
     assert_same(found, outcome(original, args, kwargs))
 
 
+LOOPS = "a", "r", "a"
+LARGEST: dict[str, tuple[Make, str]] = {
+    "GraphConv": (lambda p: p.GraphConv(K, M, aggr="max"), "has no form in a program"),
+    "SAGEConv": (lambda p: p.SAGEConv(K, M, aggr="max"), "of products with a sparse adjacency is trained"),
+    "HeteroConv": (
+        lambda p: p.HeteroConv({LOOPS: p.SAGEConv(K, M, aggr="min")}), "of products with a sparse adjacency is trained"
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.filterwarnings("ignore:Sparse ")
 @pytest.mark.parametrize("trains", [False, True])
-def test_largest_messages_of_an_adjacency(trains: bool) -> None:
+@pytest.mark.parametrize(("make", "reason"), LARGEST.values(), ids=LARGEST)
+def test_largest_messages_of_an_adjacency(make: Make, reason: str, trains: bool) -> None:
     """torch gives a gradient to one of several equal products only."""
-    original, _ = pair_of(lambda p: p.GraphConv(K, M, aggr="max"))
+    original, _ = pair_of(make)
     fast = dacergnn.optimize(copy.deepcopy(original))
-    args = torch.ones(N, K, dtype=torch.float64, requires_grad=trains), adjacency("csr", torch.ones_like(WEIGHTS))
+    args: Any = torch.ones(N, K, dtype=torch.float64), adjacency("csr", torch.ones_like(WEIGHTS))
+    args = args[0].requires_grad_(trains), args[1]
+    if hasattr(original, "convs"):
+        args = {"a": args[0]}, {LOOPS: args[1]}
     with torch.set_grad_enabled(trains):
         if trains:
-            with pytest.warns(UserWarning, match="has no form in a program"):
+            with pytest.warns(UserWarning, match=reason):
                 assert_same(outcome(fast, args, {}), outcome(original, args, {}))
         else:
             with compiled_only():

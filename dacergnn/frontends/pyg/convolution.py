@@ -16,6 +16,7 @@ from dacergnn.frontends.linear import is_linear
 from dacergnn.frontends.pyg.given_edges import (
     Sizes,
     check_edges,
+    check_extremes,
     edge_values,
     identity,
     is_matrix,
@@ -112,6 +113,8 @@ class ConvolutionFrontend(MessagePassingFrontend):
     def check_edges(self, edge_index: Any, dtype: torch.dtype) -> None:
         """Raises UnsupportedCallError unless a program can run over these edges."""
         check_edges(edge_index, fused=self.weighs(edge_index))
+        if self.fused and is_matrix(edge_index) and self.module.fuse:
+            check_extremes(self.module.aggr)
         if not self.weighs(edge_index):
             return
         values = edge_values(edge_index)

@@ -54,6 +54,18 @@ def check_edges(edge_index: Any, *, fused: bool = False) -> None:
         raise UnsupportedCallError(f"edge_index has shape {list(edge_index.shape)}; pass one number for each edge.")
 
 
+def check_extremes(reduce: str) -> None:
+    """Raises UnsupportedCallError for a trained reduction of products with an adjacency that has another gradient.
+
+    The gradient of the largest of equal products is that of one of them where torch reduces products with a matrix,
+    and that of all of them, in equal parts, in programs and where torch reduces messages.
+    """
+    if reduce in ("max", "min") and torch.is_grad_enabled():
+        raise UnsupportedCallError(
+            f'"{reduce}" of products with a sparse adjacency is trained; pass edge_index [2, E], or use torch.no_grad.'
+        )
+
+
 def matrix_sizes(edge_index: Any) -> Sizes:
     """Returns the numbers of sources and destinations of an adjacency."""
     return edge_index.size(1), edge_index.size(0)

@@ -12,6 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.derived_values import kept
 from dacergnn.frontends.pyg.given_edges import (
     check_edges,
+    check_extremes,
     edge_features,
     edge_values,
     identity,
@@ -53,6 +54,7 @@ def check_adjacency(relation: Relation, conv: Any, edge_index: Any, x: tuple[Ten
         return
     if not conv.fuse:
         raise UnsupportedCallError(f"fuse is False in the layer of {relation.key!r}; leave it True for adjacencies.")
+    check_extremes(relation.rule)
     if relation.rule == "gcn" and isinstance(edge_index, Tensor) and edge_index.layout is torch.sparse_csc:
         raise UnsupportedCallError(f"the adjacency of {relation.key!r} is in CSC; convert it with .to_sparse_csr().")
     values = _weights(relation, edge_index)
