@@ -85,6 +85,13 @@ class Graph:
     typed: bool
     edges: Size
 
+    @property
+    def rows(self) -> dict[str, Size]:
+        """Returns the numbers of rows by row spaces."""
+        sources, destinations, types, node_types = self.sizes
+        return {"NS": sources, "ND": destinations, "E": self.edges, "R": sympy.Integer(types),
+                "T": sympy.Integer(node_types), "ONE": sympy.Integer(1)}  # fmt: skip
+
 
 class Step:
     """Represents one step of a call."""

@@ -16,6 +16,7 @@ from dacergnn.frontends.symbolic.expr import Expr, const, version
 from dacergnn.frontends.symbolic.joined import joined_ends, split
 from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
 from dacergnn.frontends.symbolic.sizes import number
+from dacergnn.frontends.symbolic.table import OWN
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Node, Value, held
 
@@ -31,7 +32,7 @@ def _handles(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., An
     return register
 
 
-@_handles(torch.index_select, Tensor.index_select)
+@_handles(torch.index_select, OWN.index_select, Tensor.index_select)
 def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
     if isinstance(index, EndIndex) and not _is_rows(x, dim) and x.is_floating_point():
         raise UnsupportedCallError(

@@ -146,12 +146,15 @@ def is_view(node: fx.Node) -> bool:
 
 def gather_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     """Returns the rows and the index of a node that gathers rows."""
+    args: Any = node.args
     if node.op == "call_function" and node.target in _GETITEM:
-        source, index = node.args[:2]
-    elif _name(node) == "index_select" and len(node.args) == 3 and _first_axis(node.args[0], node.args[1]):
-        source, index = node.args[0], node.args[2]
-    elif node.target is F.embedding:
-        index, source = node.args[:2]
+        source, index = args[:2]
+    elif _name(node) == "index_select" and len(args) == 3 and _first_axis(args[0], args[1]):
+        source, index = args[0], args[2]
+    elif _name(node) == "index" and len(args) == 2 and isinstance(args[1], list) and len(args[1]) == 1:  # of ATen
+        source, (index,) = args
+    elif _name(node) == "embedding":
+        index, source = args[:2] if node.target is F.embedding else args[1::-1]
     else:
         return None
     return (source, index) if isinstance(index, fx.Node) and isinstance(source, fx.Node) else None
@@ -170,10 +173,10 @@ def reduction_of(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
 
 
 def _name(node: fx.Node) -> str:
-    """Returns the name of a function or method, the same for one that writes to its argument."""
+    """Returns the name of a function, method or operation, the same for one that writes to its argument."""
     target: Any = node.target
     name = target if node.op == "call_method" else getattr(target, "__name__", "") if callable(target) else ""
-    return name.removesuffix("_")
+    return name.partition(".")[0].removesuffix("_")
 
 
 def _first_axis(source: Any, axis: Any) -> bool:
