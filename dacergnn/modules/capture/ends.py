@@ -149,7 +149,7 @@ def gather_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     args: Any = node.args
     if node.op == "call_function" and node.target in _GETITEM:
         source, index = args[:2]
-    elif _name(node) == "index_select" and len(args) == 3 and _first_axis(args[0], args[1]):
+    elif _selects(node) and len(args) == 3 and _first_axis(args[0], args[1]):
         source, index = args[0], args[2]
     elif _name(node) == "index" and len(args) == 2 and isinstance(args[1], list) and len(args[1]) == 1:  # of ATen
         source, (index,) = args
@@ -158,6 +158,11 @@ def gather_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     else:
         return None
     return (source, index) if isinstance(index, fx.Node) and isinstance(source, fx.Node) else None
+
+
+def _selects(node: fx.Node) -> bool:
+    """Returns whether a node calls ``index_select``, which torch_geometric puts a function of its own in the place of."""
+    return _name(node) == "index_select" or node.target is torch.index_select
 
 
 def reduction_of(node: fx.Node) -> tuple[fx.Node, fx.Node, fx.Node] | None:
