@@ -65,8 +65,8 @@ class NetworkBuilder(Parts):
         # A norm of a batch has two more results in training.
         pairs = zip(made, values, strict=False) if isinstance(values, tuple | list) else [(made, values)]
         for one, value in pairs:
-            shape = [*map(self.recorder.number, value.shape)]
-            if not isinstance(one, Value | EndIndex) or [*one.shape] != shape or one.dtype != value.dtype:
+            shape, wide = [*map(self.recorder.number, value.shape)], any(map(_is_open, value.shape[1:]))
+            if not isinstance(one, Value | EndIndex) or [*one.shape] != shape or one.dtype != value.dtype or wide:
                 raise Untranslatable
         return made
 
@@ -87,7 +87,11 @@ def _computes_with_sizes(node: fx.Node) -> bool:
     given = dict(zip(kinds, node.args, strict=False)) | node.kwargs
     leaves = [leaf for name, value in given.items() if "int" not in kinds[name] for leaf in pytree.tree_leaves(value)]
     values = [leaf.meta.get("val") if isinstance(leaf, fx.Node) else leaf for leaf in leaves]
-    return any(isinstance(value, torch.SymInt | torch.SymFloat) for value in values)
+    return any(map(_is_open, values))
+
+
+def _is_open(value: Any) -> bool:
+    return isinstance(value, torch.SymInt | torch.SymFloat)
 
 
 def _plain(value: Any) -> Any:

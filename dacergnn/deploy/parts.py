@@ -91,9 +91,11 @@ class Parts:
 
     def filled(self, number: float, dtype: torch.dtype, *shape: Size) -> Array:
         """Returns an array of one number."""
-        made = self.new_array(dtype, *shape)
-        self.steps.append(Fill(made, number, "numbers"))
-        return made
+        key = ("filled", repr(number), dtype, shape)
+        if key not in self.made:
+            made = self.made[key] = self.new_array(dtype, *shape)
+            self.steps.append(Fill(made, number, "numbers"))
+        return self.made[key]
 
     def sorted_edges(
         self, edges: Array, sizes: tuple[Size, Size, int, int], label: str, types: Array | None = None,

@@ -22,7 +22,7 @@ from dacergnn.deploy.sizes import size_of
 from dacergnn.deploy.types import check_dtype
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Untranslatable
-from dacergnn.frontends.symbolic.edges import EndIndex, PairedEdges, end_index
+from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, PairedEdges, end_index
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import find_ends
 from dacergnn.modules.capture.integers import Integers
@@ -82,9 +82,14 @@ class Reader(NetworkBuilder):
         """Finds the nodes that hold ends of edges, before anything is read along these."""
         graph, recorder, integers = self.program.graph, self.recorder, self.integers
         for ends in find_ends(graph, integers.same):
-            sides = {"src": ends.src, "dst": ends.dst, "etype": ends.types, "ntype": ends.node_types}
+            counts = [{*map(recorder.number, sizes)} for sizes in ends.nodes]
+            if any(len(sizes) != 1 for sizes in counts):
+                continue  # the same edges among other nodes
+            sides = {"src": ends.src, "dst": ends.dst, "etype": ends.types}
             rows = {node: (side, recorder.integers(node.meta["val"].shape[0])) for side, node in sides.items() if node}
             edges = PairedEdges(recorder, rows[ends.src][1], rows[ends.dst][1])
+            for side, sizes in zip(SIDES, counts, strict=True):
+                edges.set_rows(side, *sizes)
             for node in graph.nodes:
                 if integers.same(node) in rows:
                     self.ends[node] = end_index(edges, *rows[integers.same(node)])

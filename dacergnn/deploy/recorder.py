@@ -44,6 +44,7 @@ from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules.programs import compiled_program
 
 _ELEMENTS = (torch.float32, torch.float64)
+_PROFILE = replace(TYPICAL, single_typed=True)
 
 
 class _Surroundings:
@@ -73,7 +74,8 @@ class _AllRows(RowSets):
     """Has a program for all rows, few or many."""
 
     def find(self, node: Node, device: torch.device, tape: Tape | None) -> RowSet | None:
-        return None if node.expr.uniform else RowSet(node.shape[0], device)
+        rows = node.shape[0]
+        return None if node.expr.uniform else self._known.setdefault(rows, RowSet(rows, device))
 
 
 class Recorder(Trace):
@@ -104,10 +106,11 @@ class Recorder(Trace):
         expr = self._parts.known_size(size if isinstance(size, sympy.Expr) else size_of(size))
         for symbol in expr.free_symbols:
             if symbol not in self._numbers:
-                self._numbers[symbol] = int(sympy.nextprime(10**6 + 10**4 * len(self._numbers)))
+                self._numbers[symbol] = int(sympy.nextprime(10**5 + 10**3 * len(self._numbers)))
         made = int(expr.subs([*self._numbers.items()]))  # pyright: ignore[reportArgumentType]
-        if expr.free_symbols and self._sizes.setdefault(made, expr) != expr:
-            raise Untranslatable
+        known = self._sizes.setdefault(made, expr) if expr.free_symbols else self._sizes.get(made, expr)
+        if known != expr:
+            raise Untranslatable  # two sizes by chance have one number
         return made
 
     def _size(self, number: int) -> Size:
@@ -197,14 +200,13 @@ class Recorder(Trace):
             graph = self._graph(edges)
             sizes = graph.rows
         arrays = [self._input(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
-        if any(size in self._sizes for leaf in leaves for size in leaf.shape):
-            raise UnsupportedCallError(_MATRIX.format(self.label))
-        profile = replace(TYPICAL, single_typed=graph is None or not graph.typed)
-        compiled = compiled_program(program, arrays[0].dtype, torch.int32, self._config, profile)
+        compiled = compiled_program(program, arrays[0].dtype, torch.int32, self._config, _PROFILE)
         try:
             inputs, results = dict(zip(compiled.inputs, arrays, strict=True)), compiled.result_rows
         except ProgramError as error:
             raise UnsupportedCallError(f"{self.label}: {error.message}") from error
+        if any(size in self._sizes for leaf in leaves for size in leaf.shape):
+            raise UnsupportedCallError(_MATRIX.format(self.label))
         made = [self._parts.new_array(compiled.dtype, sizes[space], *map(sympy.Integer, row)) for space, row in results]
         self._parts.steps.append(RunProgram(compiled, graph, rows, inputs, made, self.label))
         return [self._result(made[position], space, graph) for position, space in outputs]
@@ -253,23 +255,21 @@ class Recorder(Trace):
         position = self._parts.edge_row(graph, EDGE_ROWS.index("position"))
         zeros = self._parts.filled(0, array.dtype, *array.shape)
         made = self._parts.new_array(array.dtype, *array.shape)
-        self._parts.steps.append(ScatterRows(made, zeros, position, array, "sum", include=True, label=self.label))
+        self._parts.steps.append(ScatterRows(made, zeros, position, array, "sum", include=False, label=self.label))
         return made
 
     def _graph(self, edges: EdgeSet) -> Graph:
         """Returns the graph of some edges, by a step that sorts them if there is none yet."""
         found = [self._arrays.get(id(tensor)) for tensor in edges.tensors]
-        src, dst, *types = [array for array in found if array is not None]
+        src, dst, *own_types = [array for array in found if array is not None]
         if None in found:
             raise UnsupportedCallError(f"{self.label}: edges are read before they are computed.")
-        named = dict(zip([side for side in ("etype", "ntype") if side in edges.types], types, strict=True))
-        counts = edges.rows.get("etype") or 1, edges.rows.get("ntype") or 1
-        if any(count in self._sizes for count in counts):
-            raise UnsupportedCallError(f"{self.label}: the number of types of edges or nodes is open.")
-        sizes = *map(self._size, edges.sizes), *counts
-        ends = self._parts.joined([src, dst], self.label)
-        label = label_of_array(src, self.label)
-        return self._parts.sorted_edges(ends, sizes, label, named.get("etype"), named.get("ntype"))  # pyright: ignore[reportArgumentType]
+        types = edges.rows.get("etype") or 1
+        if types in self._sizes:
+            raise UnsupportedCallError(f"{self.label}: the number of types of edges is open.")
+        sources, destinations = map(self._size, edges.sizes)
+        both, label = self._parts.joined([src, dst], self.label), label_of_array(src, self.label)
+        return self._parts.sorted_edges(both, (sources, destinations, types, 1), label, *own_types)
 
 
 _MATRIX = (

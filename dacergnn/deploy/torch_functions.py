@@ -78,7 +78,6 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "hardtanh": lambda x, low=-1.0, high=1.0: torch.clamp(x, low, high),
     "rsub": lambda x, y: torch.sub(y, x) if isinstance(y, Tensor) else torch.add(torch.neg(x), y),
     "_unsafe_view": Tensor.view,
-    "view": Tensor.view,
     "index": _index,
     "embedding": lambda weight, index, *_: F.embedding(index, weight),
 }

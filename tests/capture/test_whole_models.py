@@ -22,8 +22,8 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 import dacergnn
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.frontends.symbolic import trace
+from dacergnn.frontends.symbolic.steps import ProgramRun
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.graph_forward import compiled_forwards
 

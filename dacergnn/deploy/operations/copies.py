@@ -60,7 +60,7 @@ def _fill(builder: NetworkBuilder, node: fx.Node) -> Any:
     sizes: Any = value.shape  # integers, or symbols of torch
     if all(isinstance(size, int) for size in sizes):
         return builder.constant(torch.full(tuple(value.shape), number, dtype=value.dtype), node.name)
-    if value.is_floating_point():
+    if value.is_floating_point() and all(isinstance(size, int) for size in sizes[1:]):
         return builder.recorder.constant(number, [*map(builder.recorder.number, sizes)], value.dtype)
     return builder.filled(number, value.dtype, *map(size_of, sizes))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,13 +24,15 @@ _REDUCTIONS = frozenset(("index_add", "scatter_add", "scatter_reduce", "index_re
 class Ends:
     """Describes edges by the nodes that hold their sources, their destinations and perhaps their types, [E] each.
 
-    ``node_types`` holds the types of the nodes [N], if the graph chooses by them.
+    ``node_types`` holds the types of the nodes [N], if the graph chooses by them. ``nodes`` holds the numbers of rows
+    that are gathered or reduced by sources, and by destinations.
     """
 
     src: fx.Node
     dst: fx.Node
     types: fx.Node | None
     node_types: fx.Node | None = None
+    nodes: tuple[Sequence[Any], Sequence[Any]] = field(default=((), ()), compare=False)
 
     @property
     def rows(self) -> tuple[fx.Node, int] | None:
@@ -131,7 +133,8 @@ def _sides(group: list[tuple[fx.Node, _Index]]) -> Ends | None:
     likely = [entry for entry in others if entry[1].reduced or _many(entry[1].gathered, nodes)]
     src = (likely or others)[0]
     types = next((node for node, uses in others if (node, uses) not in likely and node is not src[0]), None)
-    return Ends(src[0], dst[0], types)
+    src_rows, dst_rows = ([*uses.gathered, *uses.reduced] for _, uses in (src, dst))
+    return Ends(src[0], dst[0], types, nodes=(src_rows, dst_rows))
 
 
 def _many(sizes: list[Any], nodes: str) -> bool:
@@ -161,7 +164,7 @@ def gather_of(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
 
 
 def _selects(node: fx.Node) -> bool:
-    """Returns whether a node calls ``index_select``, which torch_geometric puts a function of its own in the place of."""
+    """Returns whether a node calls ``index_select``, or what torch_geometric has put in its place."""
     return _name(node) == "index_select" or node.target is torch.index_select
 
 
