@@ -165,7 +165,17 @@ class _FilledByCount(nn.Module):
         return x + torch.full((x.size(0), 1), float(x.size(1))) * torch.full((x.size(0), 1), x.size(0))
 
 
-@pytest.mark.parametrize("model", [_ByCount(), _FilledByCount()])
-def test_numbers_that_follow_from_open_sizes_are_refused(model: nn.Module, tmp_path: Path) -> None:
+class _ByOpenRows(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros(x.size(0), x.size(0)) + 1.0
+
+
+class _Unequal(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x != 0.0, x, 1.0)
+
+
+@pytest.mark.parametrize("model", [_ByCount(), _FilledByCount(), _ByOpenRows(), _Unequal()])
+def test_what_has_no_form_is_refused(model: nn.Module, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedCallError, match="has no form in a C library"):
         dacergnn.export(model.eval(), tmp_path, example=(torch.randn(5, 4),))

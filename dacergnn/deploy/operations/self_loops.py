@@ -30,9 +30,11 @@ class NotLoops:
 
 @handles("aten::ne")
 def _ne(builder: NetworkBuilder, node: fx.Node) -> NotLoops:
-    first, second = [builder.needs_array(operand) for operand in node.all_input_nodes]
-    src, dst = (first, second) if second.offset == first.offset + first.elements else (second, first)
-    if src.dtype.is_floating_point or src.owner is not dst.owner or dst.offset != src.offset + src.elements:
+    ends = [builder.needs_array(operand) for operand in node.all_input_nodes]
+    if len(ends) != 2 or ends[0].dtype.is_floating_point or ends[0].shape != ends[1].shape:
+        raise Untranslatable
+    src, dst = ends if ends[1].offset == ends[0].offset + ends[0].elements else reversed(ends)
+    if src.owner is not dst.owner or dst.offset != src.offset + src.elements:
         raise Untranslatable
     return NotLoops(builder.joined([src, dst], label_of(node)))
 

@@ -29,7 +29,7 @@ def _same(builder: NetworkBuilder, node: fx.Node) -> Any:
     if value.dtype != own.dtype or arguments(node).get("train", False):
         raise Untranslatable
     known = builder.known[source]
-    if type(known) is Value and value.shape == own.shape:
+    if type(known) is Value and [*map(size_of, value.shape)] == [*map(size_of, own.shape)]:
         return known
     known = builder.get(source)
     if isinstance(known, NodeTypes | Graph | Repeated):
