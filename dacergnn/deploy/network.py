@@ -85,9 +85,16 @@ class Graph:
     typed: bool
     edges: Size
 
+    @property
+    def rows(self) -> dict[str, Size]:
+        """Returns the numbers of rows by row spaces."""
+        sources, destinations, types, node_types = self.sizes
+        return {"NS": sources, "ND": destinations, "E": self.edges, "R": sympy.Integer(types),
+                "T": sympy.Integer(node_types), "ONE": sympy.Integer(1)}  # fmt: skip
+
 
 class Step:
-    """Represents one step of a call."""
+    """Represents one step of a call, which makes what its field ``made`` holds from what its other fields hold."""
 
     label: str
     """The place in the model, for errors of calls."""
@@ -95,17 +102,28 @@ class Step:
     @property
     def reads(self) -> Sequence[Array]:
         """Returns the arrays that it reads."""
-        return ()
+        return _arrays([value for name, value in vars(self).items() if name != "made"])
 
     @property
     def writes(self) -> Sequence[Array]:
         """Returns the arrays that it makes."""
-        return ()
+        return _arrays(vars(self).get("made"))
 
     @property
     def graph(self) -> Graph | None:
         """Returns the graph that it reads."""
-        return None
+        return vars(self).get("of")
+
+
+def _arrays(value: Any) -> list[Array]:
+    """Returns the arrays in a field of a step."""
+    if isinstance(value, Array):
+        return [value]
+    if isinstance(value, RelationPart | Piece):
+        return _arrays([*vars(value).values()])
+    if isinstance(value, dict):
+        value = [*value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return [array for item in value for array in _arrays(item)] if isinstance(value, list | tuple) else []
 
 
 @dataclass(eq=False)
@@ -113,10 +131,6 @@ class ArrayStep(Step):
     """Makes one array."""
 
     made: Array
-
-    @property
-    def writes(self) -> Sequence[Array]:
-        return [self.made]
 
 
 @dataclass(eq=False)
@@ -128,10 +142,6 @@ class SortEdges(Step):
     types: Array | None
     label: str
     node_types: Array | None = None
-
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [array for array in (self.edges, self.types, self.node_types) if array is not None]
 
 
 @dataclass(frozen=True)
@@ -153,10 +163,6 @@ class JoinEdges(Step):
     counts: Sequence[Size]
     label: str = "edges"
 
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [part.edges for part in self.parts]
-
 
 @dataclass(eq=False)
 class AddLoops(ArrayStep):
@@ -168,10 +174,6 @@ class AddLoops(ArrayStep):
     found: Size
     label: str
 
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [self.edges]
-
 
 @dataclass(eq=False)
 class EdgeWeights(ArrayStep):
@@ -181,10 +183,6 @@ class EdgeWeights(ArrayStep):
     kind: str
     label: str = "weights"
 
-    @property
-    def graph(self) -> Graph:
-        return self.of
-
 
 @dataclass(eq=False)
 class CopyEdgeRow(ArrayStep):
@@ -193,10 +191,6 @@ class CopyEdgeRow(ArrayStep):
     of: Graph
     row: str
     label: str = "edges"
-
-    @property
-    def graph(self) -> Graph:
-        return self.of
 
 
 @dataclass(eq=False)
@@ -215,18 +209,6 @@ class RunProgram(Step):
     inputs: dict[str, Array]
     made: Sequence[Array]
     label: str
-
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [*self.inputs.values()]
-
-    @property
-    def writes(self) -> Sequence[Array]:
-        return self.made
-
-    @property
-    def graph(self) -> Graph | None:
-        return self.of
 
 
 @dataclass(frozen=True)
@@ -254,10 +236,6 @@ class CopyRows(ArrayStep):
     pieces: Sequence[Piece]
     label: str
 
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [piece.source for piece in self.pieces]
-
 
 @dataclass(eq=False)
 class GatherRows(ArrayStep):
@@ -267,10 +245,6 @@ class GatherRows(ArrayStep):
     index: Array
     wraps: bool
     label: str
-
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [self.source, self.index]
 
 
 @dataclass(eq=False)
@@ -285,10 +259,6 @@ class ScatterRows(ArrayStep):
     reduce: str
     include: bool
     label: str
-
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [self.first, self.index, self.source]
 
 
 @dataclass(eq=False)
@@ -309,14 +279,6 @@ class RowFunction(Step):
     rows: Size
     width: Size
     label: str
-
-    @property
-    def reads(self) -> Sequence[Array]:
-        return [self.source]
-
-    @property
-    def writes(self) -> Sequence[Array]:
-        return self.made
 
 
 @dataclass(eq=False)

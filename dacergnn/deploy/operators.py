@@ -103,11 +103,10 @@ class _ProgramWriter:
         self.arrays = [
             self._array(f"a{i}", sympy.Symbol(f"a{i}_elements")) for i in range(len(program_of(carried.text).inputs))
         ]
-        spaces = {"NS": sources, "ND": destinations, "E": edges, "R": sympy.Integer(carried.types),
-                  "T": sympy.Integer(carried.node_types), "ONE": sympy.Integer(1)}  # fmt: skip
         self.rows = self.compiled.result_rows
         self.results = [
-            self._array(f"r{i}", spaces[space], *map(sympy.Integer, row)) for i, (space, row) in enumerate(self.rows)
+            self._array(f"r{i}", graph.rows[space], *map(sympy.Integer, row))
+            for i, (space, row) in enumerate(self.rows)
         ]
         inputs = {name: self.arrays[place] for name, place in zip(self.compiled.inputs, order, strict=True)}
         label = program_of(carried.text).name

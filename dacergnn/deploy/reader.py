@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import sympy
@@ -13,13 +14,19 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from dacergnn.config import Config
-from dacergnn.deploy.builder import RECORDED, NetworkBuilder
+from dacergnn.deploy.builder import NetworkBuilder
 from dacergnn.deploy.network import Array, CheckSizes, Constant, Input, Network, Step
 from dacergnn.deploy.operations import OPERATIONS
 from dacergnn.deploy.places import refusal
+from dacergnn.deploy.sizes import size_of
 from dacergnn.deploy.types import check_dtype
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, PairedEdges, end_index
+from dacergnn.frontends.symbolic.value import Value
+from dacergnn.modules.capture.ends import find_ends
+from dacergnn.modules.capture.integers import Integers
+from dacergnn.modules.capture.uses import last_uses
 
 
 class Reader(NetworkBuilder):
@@ -42,60 +49,107 @@ class Reader(NetworkBuilder):
         Raises:
             UnsupportedCallError: An operation has no form in a C library; the error names it and its place.
         """
+        graph = self.program.graph
+        for node in graph.nodes:
+            node.meta["example_value"] = node.meta.get("val")  # as in graphs that Dynamo makes
+        self.integers = Integers(graph)
+        self._find_edges()
+        last = last_uses(graph)
         labels = iter(_labels(self.program, self.parameters))
         specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
         outputs: list[tuple[str, Array]] = []
-        for node in self.program.graph.nodes:
+        for node in graph.nodes:
             if node.op == "placeholder":
                 spec = specs[node.name]
                 if spec.kind is InputKind.USER_INPUT:
                     self.known[node] = self._input(node, next(labels))
                 else:
                     self.known[node] = self.constant(self._tensor(spec), spec.target or node.name)
-            elif node.op == "output":
+        for node in self._needed(self.ends):
+            self._read(node)
+        for node in graph.nodes:
+            if node.op == "output":
                 outputs = self._outputs(node)
             else:
                 self._read(node)
+            for dead in last.get(node, ()):
+                if type(self.known.get(dead)) is Value:
+                    del self.known[dead]
         self._check_ranges()
         return Network(self.inputs, outputs, self.constants, self.steps)
 
+    def _find_edges(self) -> None:
+        """Finds the nodes that hold ends of edges, before anything is read along these."""
+        graph, recorder, integers = self.program.graph, self.recorder, self.integers
+        for ends in find_ends(graph, integers.same):
+            counts = [{*map(recorder.number, sizes)} for sizes in ends.nodes]
+            if any(len(sizes) != 1 for sizes in counts):
+                continue  # the same edges among other nodes
+            sides = {"src": ends.src, "dst": ends.dst, "etype": ends.types}
+            rows = {node: (side, recorder.integers(node.meta["val"].shape[0])) for side, node in sides.items() if node}
+            edges = PairedEdges(recorder, rows[ends.src][1], rows[ends.dst][1])
+            for side, sizes in zip(SIDES, counts, strict=True):
+                edges.set_rows(side, *sizes)
+            for node in graph.nodes:
+                if integers.same(node) in rows:
+                    self.ends[node] = end_index(edges, *rows[integers.same(node)])
+
+    def _needed(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
+        """Returns nodes and all that they are computed from, in order."""
+        found = {*nodes}
+        for node in reversed(self.program.graph.nodes):
+            if node in found:
+                found.update(node.all_input_nodes)
+        return [node for node in self.program.graph.nodes if node in found]
+
     def _read(self, node: fx.Node) -> None:
-        value = node.meta.get("val")
+        if node in self.known and node not in self.ends:
+            return
+        made = self.known[node] if node in self.known else self._made(node)
+        if node in self.ends and isinstance(made, Array):
+            self.recorder.set_integers(self.ends[node].plain, made)
+        self.known[node] = made
+
+    def _made(self, node: fx.Node) -> Any:
+        """Makes the steps of a node; returns what is known of it then."""
+        value: Any = node.meta.get("val")
         if isinstance(value, int | float | bool | torch.SymInt) and not isinstance(value, torch.SymBool):
-            self.known[node] = value
-            return
+            return value
+        first = self.integers.same(node)
+        if isinstance(known := self.known.get(first), Array):
+            if first in self.ends:
+                self.ends[node] = self.ends[first]
+            for size, other in zip(node.meta["val"].shape, known.shape, strict=True):
+                self.same_size(size_of(size), other)
+            return known
         if node.target is operator.getitem:
-            self._item(node)
-            return
+            source, place = node.args
+            return self.known[source][place]  # type: ignore[index]
         if node.op != "call_function" or not hasattr(node.target, "_schema"):
-            return  # conditions between sizes, which checks read
+            return None  # conditions between sizes, which checks read
         if self._fold(node):
-            return
+            return self.known[node]
+        recorded = self.is_recorded(node)
+        made = self._recorded(node) if recorded else None
+        if isinstance(made, EndIndex):
+            self.ends[node] = made  # an array holds these integers, too, where it can
+        elif made is not None:
+            return made
         target: Any = node.target
         handler = OPERATIONS.get(target._schema.name)
-        try:
-            if handler is not None:
-                made = handler(self, node)
-                if made is not RECORDED:
-                    self.known[node] = made
-                return
-        except Untranslatable:
-            pass
-        try:
-            self.record(node)
-        except (Untranslatable, UnsupportedCallError, IndexError, TypeError) as problem:
-            raise refusal(node) from problem
+        if handler is not None:
+            with suppress(Untranslatable):
+                return handler(self, node)
+        made = made if recorded else self._recorded(node)
+        if made is None:
+            raise refusal(node)
+        return made
 
-    def _item(self, node: fx.Node) -> None:
-        source, place = node.args
-        known = self.known[source]  # type: ignore[index]
-        item = known[place]
-        if isinstance(item, tuple):
-            rows, made = item
-            if self._open.get(rows.count) is not rows:
-                raise refusal(node)
-            rows.values[node], item = made, rows
-        self.known[node] = item
+    def _recorded(self, node: fx.Node) -> Any:
+        """Returns what `record` returns, and None for operations that it refuses."""
+        with suppress(Untranslatable, UnsupportedCallError, IndexError, TypeError):
+            return self.record(node)
+        return None
 
     def _fold(self, node: fx.Node) -> bool:
         """Computes an operation whose arguments are all the same in all calls; tells whether they are."""
@@ -148,6 +202,7 @@ class Reader(NetworkBuilder):
                 f"the model writes to its {written[0].target!r} in a call; a C library keeps nothing between calls."
             )
         values: Any = node.args[0]
+        self.recorder.compute([v for n in values if type(v := self.known.get(n)) is Value])
         names = _output_labels(self.program, len(values))
         outputs: list[tuple[str, Array]] = []
         for name, value in zip(names, values, strict=True):

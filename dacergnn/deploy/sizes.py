@@ -10,6 +10,7 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
 Size = sympy.Expr
 """An expression of symbols, each of which stands for a size of an input, or for a number that a step finds."""
+ZERO, ONE = sympy.Integer(0), sympy.Integer(1)
 
 
 def size_of(value: Any) -> Size:

@@ -97,7 +97,8 @@ class MeshGraphNet(nn.Module):
 
     def forward(self, x: Tensor, senders: Tensor, receivers: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
         for edges, nodes in zip(self.edges, self.nodes, strict=True):
-            e = e + edges(torch.cat([x[senders], x[receivers], e], dim=-1))
+            ends = torch.index_select(x, 0, senders), torch.index_select(x, 0, receivers)
+            e = e + edges(torch.cat([*ends, e], dim=-1))
             total = torch.zeros_like(x).index_add_(0, receivers, e)
             x = x + nodes(torch.cat([x, total], dim=-1))
         return x, e

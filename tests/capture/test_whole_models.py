@@ -22,8 +22,8 @@ from torch_geometric.utils import to_torch_csr_tensor
 
 import dacergnn
 from dacergnn.errors import UnsupportedCallError
+from dacergnn.frontends.symbolic import trace
 from dacergnn.frontends.symbolic.steps import ProgramRun
-from dacergnn.modules.capture import reading
 from dacergnn.modules.capture.captured_forward import CapturedForward
 from dacergnn.modules.graph_forward import compiled_forwards
 
@@ -234,7 +234,7 @@ def test_wrong_arguments_are_errors_of_the_call() -> None:
 
 def test_deep_models_repeat_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """No program grows with the depth, and equal blocks share a build."""
-    monkeypatch.setattr(reading, "_LARGE", 20)
+    monkeypatch.setattr(trace, "_LARGE", 20)
     model, fast = optimized(net("GCN", depth=9))
     assert_same_step(fast, model, *call())
     ((_, network),) = runner(fast).graphs[0].networks

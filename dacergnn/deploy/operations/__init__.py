@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dacergnn.deploy.operations import conditions, copies, graphs, row_functions, views
+from dacergnn.deploy.operations import conditions, copies, graphs, row_functions, self_loops, views
 from dacergnn.deploy.operations.table import OPERATIONS
 
-__all__ = ["OPERATIONS", "conditions", "copies", "graphs", "row_functions", "views"]
+__all__ = ["OPERATIONS", "conditions", "copies", "graphs", "row_functions", "self_loops", "views"]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, fx
 
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import Array, CopyRows, Fill, GatherRows, Piece, ScatterRows
-from dacergnn.deploy.operations.table import ONE, ZERO, Repeated, arguments, handles, value_of
+from dacergnn.deploy.network import Array, CopyRows, GatherRows, Piece, ScatterRows
+from dacergnn.deploy.operations.table import Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
-from dacergnn.deploy.sizes import Size, product
+from dacergnn.deploy.sizes import ONE, ZERO, Size, product, size_of
 from dacergnn.frontends.symbolic.call import Untranslatable
 
 
@@ -51,16 +51,18 @@ def _joined(builder: NetworkBuilder, node: fx.Node, tensors: Sequence[fx.Node], 
 
 @handles("aten::new_zeros", "aten::zeros", "aten::zeros_like", "aten::new_ones", "aten::ones", "aten::ones_like",
           "aten::full", "aten::new_full", "aten::full_like")  # fmt: skip
-def _fill(builder: NetworkBuilder, node: fx.Node) -> Array:
+def _fill(builder: NetworkBuilder, node: fx.Node) -> Any:
     value: Tensor = node.meta["val"]
     name = node.target._schema.name  # type: ignore[union-attr]
     number = 0 if "zeros" in name else 1 if "ones" in name else value_of(arguments(node)["fill_value"])
+    if not isinstance(number, int | float):
+        raise Untranslatable  # an open size
     sizes: Any = value.shape  # integers, or symbols of torch
     if all(isinstance(size, int) for size in sizes):
         return builder.constant(torch.full(tuple(value.shape), number, dtype=value.dtype), node.name)
-    made = builder.array(node)
-    builder.steps.append(Fill(made, number, label_of(node)))
-    return made
+    if value.is_floating_point() and all(isinstance(size, int) for size in sizes[1:]):
+        return builder.recorder.constant(number, [*map(builder.recorder.number, sizes)], value.dtype)
+    return builder.filled(number, value.dtype, *map(size_of, sizes))
 
 
 @handles("aten::index_select")
@@ -77,8 +79,8 @@ def _embedding(builder: NetworkBuilder, node: fx.Node) -> Array:
     return _gather(builder, node, a["weight"], a["indices"], wraps=False)
 
 
-@handles("aten::index")
-def _index(builder: NetworkBuilder, node: fx.Node) -> Array:
+def gathered(builder: NetworkBuilder, node: fx.Node) -> Array:
+    """Copies the rows that the index of a node chooses."""
     a = arguments(node)
     indices = a["indices"]
     if len(indices) != 1 or indices[0] is None or indices[0].meta["val"].dtype not in (torch.int32, torch.int64):

@@ -12,24 +12,17 @@ from dacergnn.deploy.network import (
     AddLoops,
     Array,
     CheckSizes,
-    CopyEdgeRow,
-    EdgeWeights,
     Graph,
-    Input,
     JoinEdges,
     RelationPart,
     RunProgram,
-    SortEdges,
 )
-from dacergnn.deploy.operations.table import ZERO, NodeTypes, arguments, handles, sizes_of
+from dacergnn.deploy.operations.table import NodeTypes, arguments, handles, sizes_of
+from dacergnn.deploy.parts import label_of_array
 from dacergnn.deploy.places import label_of
+from dacergnn.deploy.sizes import ZERO
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.modules.exported import compiled_of
-
-
-def _label(array: Array, label: str) -> str:
-    """Returns the name under which a user knows an array: that of an argument, else ``label``."""
-    return array.owner.label if isinstance(array.owner, Input) else label
 
 
 @handles("dacergnn::edges")
@@ -38,14 +31,9 @@ def _edges(builder: NetworkBuilder, node: fx.Node) -> Graph:
     edges = builder.needs_array(a["edge_index"])
     types = None if a["edge_type"] is None else builder.needs_array(a["edge_type"])
     num_src, num_dst = sizes_of([a["num_src"], a["num_dst"]])
-    key = ("edges", edges, types, num_src, num_dst, a["num_types"])
-    if key not in builder.made:
-        sizes = num_src, num_dst, a["num_types"], 1
-        graph = builder.made[key] = Graph(builder.name("g"), sizes, typed=False, edges=edges.shape[1])
-        if not a["bipartite"] and num_src != num_dst:
-            builder.steps.append(CheckSizes(sympy.Le(num_dst, num_src), "destinations that are the first sources"))
-        builder.steps.append(SortEdges(graph, edges, types, _label(edges, label_of(node))))
-    return builder.made[key]
+    if not a["bipartite"] and num_src != num_dst:
+        builder.steps.append(CheckSizes(sympy.Le(num_dst, num_src), "destinations that are the first sources"))
+    return builder.sorted_edges(edges, (num_src, num_dst, a["num_types"], 1), label_of(node), types)
 
 
 def _graph(builder: NetworkBuilder, node: fx.Node, a: dict[str, Any]) -> Graph:
@@ -55,17 +43,13 @@ def _graph(builder: NetworkBuilder, node: fx.Node, a: dict[str, Any]) -> Graph:
         return edges
     if not isinstance(edges, Array):
         raise Untranslatable
-    types = None if a.get("src_type") is None else builder.needs_array(a["src_type"])
-    num_src, num_dst, num_types, node_types, _ = sizes_of(a["sizes"])
-    key = ("given", edges, types)
-    if key not in builder.made:
-        count = edges.shape[1]
-        ends = Array(builder.name("a"), edges.dtype, (sympy.Integer(2), count), edges, ZERO)
-        own = Array(builder.name("a"), edges.dtype, (count,), edges, 2 * count)
-        sizes = num_src, num_dst, int(num_types), int(node_types)
-        graph = builder.made[key] = Graph(builder.name("g"), sizes, typed=types is not None, edges=count)
-        builder.steps.append(SortEdges(graph, ends, own, label_of(node), types))
-    return builder.made[key]
+    node_types = None if a.get("src_type") is None else builder.needs_array(a["src_type"])
+    num_src, num_dst, num_types, types_of_nodes, _ = sizes_of(a["sizes"])
+    count = edges.shape[1]
+    ends = builder.new_array(edges.dtype, sympy.Integer(2), count, source=edges, start=ZERO)
+    types = builder.new_array(edges.dtype, count, source=edges, start=2 * count)
+    sizes = num_src, num_dst, int(num_types), int(types_of_nodes)
+    return builder.sorted_edges(ends, sizes, label_of(node), types, node_types)
 
 
 @handles("dacergnn::typed_edges")
@@ -80,7 +64,7 @@ def _typed_edges(builder: NetworkBuilder, node: fx.Node) -> Graph:
         total = sympy.Add(*[part.shape[1] for part in edges])
         graph = builder.made[key] = Graph(builder.name("g"), sizes, typed=True, edges=total)
         parts = [
-            RelationPart(part, numbers[i], (ends[2 * i], ends[2 * i + 1]), _label(part, label))
+            RelationPart(part, numbers[i], (ends[2 * i], ends[2 * i + 1]), label_of_array(part, label))
             for i, (part, label) in enumerate(zip(edges, a["labels"].split("\n"), strict=True))
         ]
         builder.steps.append(JoinEdges(graph, parts, counts))
@@ -97,28 +81,17 @@ def _with_loops(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
     edges = builder.needs_array(a["edge_index"])
     count, *nodes = sizes_of([a["count"], a["num_src"], a["num_dst"]])
-    key = ("loops", edges, count, *nodes)
     made = builder.array(node)
-    if key not in builder.made:
-        builder.made[key] = made
-        label = _label(edges, label_of(node))
-        step = AddLoops(made, edges, count, (nodes[0], nodes[1]), made.shape[1], label)
-        builder.steps.append(step)
-        return made
-    known = builder.made[key]
-    builder.same_size(made.shape[1], known.shape[1])
-    return known
+    label = label_of_array(edges, label_of(node))
+    builder.steps.append(AddLoops(made, edges, count, (nodes[0], nodes[1]), made.shape[1], label))
+    return made
 
 
 @handles("dacergnn::edge_weights")
 def _edge_weights(builder: NetworkBuilder, node: fx.Node) -> Array:
     a = arguments(node)
     graph = _graph(builder, node, a)
-    key = ("weights", graph, a["kind"], a["dtype"])
-    if key not in builder.made:
-        made = builder.made[key] = builder.array(node)
-        builder.steps.append(EdgeWeights(made, graph, a["kind"]))
-    return builder.made[key]
+    return builder.edge_weights(graph, a["kind"], a["dtype"])
 
 
 @handles("dacergnn::program")
@@ -131,14 +104,3 @@ def _program(builder: NetworkBuilder, node: fx.Node) -> list[Array]:
     made = [builder.array(value) for value in node.meta["val"]]
     builder.steps.append(RunProgram(compiled, graph, None, inputs, made, label_of(node)))
     return made
-
-
-_EDGE_ROWS = ("src", "dst", "type", "position")
-
-
-def edge_row(builder: NetworkBuilder, graph: Graph, row: int, node: Any) -> Array:
-    key = ("edge row", graph, row)
-    if key not in builder.made:
-        made = builder.made[key] = builder.array(node)
-        builder.steps.append(CopyEdgeRow(made, graph, _EDGE_ROWS[row]))
-    return builder.made[key]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 from torch import fx
 
 from dacergnn.deploy.builder import NetworkBuilder
@@ -16,7 +15,6 @@ from dacergnn.deploy.sizes import Size, size_of
 Handler = Callable[[NetworkBuilder, fx.Node], Any]
 OPERATIONS: dict[str, Handler] = {}
 """Maps names of torch's operations to functions that make steps of them, or raise Untranslatable."""
-ZERO, ONE = sympy.Integer(0), sympy.Integer(1)
 
 
 @dataclass(frozen=True)

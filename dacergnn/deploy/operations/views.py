@@ -9,12 +9,11 @@ from torch import fx
 
 from dacergnn.deploy.builder import NetworkBuilder
 from dacergnn.deploy.network import Array, CheckSizes, Graph
-from dacergnn.deploy.operations.graphs import edge_row
-from dacergnn.deploy.operations.table import ONE, ZERO, NodeTypes, Repeated, arguments, handles, value_of
+from dacergnn.deploy.operations.table import NodeTypes, Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
-from dacergnn.deploy.row_programs import Rows
-from dacergnn.deploy.sizes import Size, size_of
+from dacergnn.deploy.sizes import ONE, ZERO, Size, size_of
 from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.value import Value
 
 
 @handles(
@@ -30,11 +29,9 @@ def _same(builder: NetworkBuilder, node: fx.Node) -> Any:
     if value.dtype != own.dtype or arguments(node).get("train", False):
         raise Untranslatable
     known = builder.known[source]
-    if isinstance(known, Rows):
-        try:
-            return builder.record(node)
-        except Untranslatable:
-            known = builder.get(source)
+    if type(known) is Value and [*map(size_of, value.shape)] == [*map(size_of, own.shape)]:
+        return known
+    known = builder.get(source)
     if isinstance(known, NodeTypes | Graph | Repeated):
         return known
     if not isinstance(known, Array):
@@ -88,7 +85,7 @@ def _part(builder: NetworkBuilder, node: fx.Node, source: fx.Node, dim: int, sta
     if isinstance(known, NodeTypes):
         return known
     if isinstance(known, Graph):
-        return edge_row(builder, known, int(start), node)
+        return builder.edge_row(known, int(start))
     if not isinstance(known, Array):
         raise Untranslatable
     first = size_of(start)
@@ -119,7 +116,7 @@ def _unbind(builder: NetworkBuilder, node: fx.Node) -> list[Any]:
     values = node.meta["val"]
     if isinstance(known, Graph):
         used: set[Any] = {user.args[1] for user in node.users if user.users}  # pyright: ignore[reportUnhashable]
-        return [edge_row(builder, known, row, v) if row in used else None for row, v in enumerate(values)]
+        return [builder.edge_row(known, row) if row in used else None for row in range(len(values))]
     if not isinstance(known, Array):
         raise Untranslatable
     return [builder.array(v, known, row * known.width) for row, v in enumerate(values)]

@@ -20,7 +20,7 @@ from dacergnn.frontends.symbolic.call import Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, PartedEdges
 from dacergnn.frontends.symbolic.expr import const, version
 from dacergnn.frontends.symbolic.indexing import gather, gathered, handles, reduced
-from dacergnn.frontends.symbolic.table import RULES
+from dacergnn.frontends.symbolic.table import OWN, RULES
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value
 
@@ -111,7 +111,7 @@ class Parted(Value):
         return type(other) is Parted and other.shape[:axes] == self.shape[:axes] and other.dim() == self.dim()
 
 
-@handles(torch.index_select, Tensor.index_select)
+@handles(torch.index_select, OWN.index_select, Tensor.index_select)
 def _index_select(trace: Trace, x: Any, dim: int, index: Any) -> Any:
     if type(index) is not EndIndex or x.dim() < 3 or dim % x.dim() != x.dim() - 2 or not x.is_floating_point():
         return gather(trace, x, index) if dim % x.dim() == 0 else None

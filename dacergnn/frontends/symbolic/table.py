@@ -23,8 +23,12 @@ MASKS: set[Any] = set()
 """Functions whose results may be truth values, besides views."""
 
 
+OWN: Any = torch._C._VariableFunctions  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+"""torch's own functions: torch_geometric puts others in the places of some of them."""
+
+
 def _functions(name: str) -> list[Any]:
-    owners = (torch, Tensor, F, torch.linalg)
+    owners = (torch, OWN, Tensor, F, torch.linalg)
     return list({id(f): f for o in owners if (f := getattr(o, name, None)) is not None}.values())
 
 

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
-from dacergnn.frontends.frontend import in_shape
+from dacergnn.frontends.frontend import ProgramSource, in_shape
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
 from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed, with_gradients
@@ -22,12 +22,17 @@ from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.row_sets import RowSet, RowSets
 from dacergnn.frontends.symbolic.runtime import Runtime
 from dacergnn.frontends.symbolic.sizes import number
-from dacergnn.frontends.symbolic.value import CLONES, Node, Value
+from dacergnn.frontends.symbolic.value import CLONES, Node, Value, replaced, values_in
 from dacergnn.graph.checks import has_kernels
 
 is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 _WITHOUT_MEMORY = (Tensor, tuple, list, int, float, bool, complex, str, type(None), torch.Size)
 """Types of results of torch that lead to no memory but that of tensors in them; arrays of NumPy do."""
+_LARGE = 200
+"""Limits the operations of a program: a gather behind as many begins another one.
+
+A compiler takes about 10 s for as many, three layers of attention, and deep models repeat programs of this size.
+"""
 _functorch_level: Any = torch._C._functorch.maybe_current_level  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 
 
@@ -170,8 +175,8 @@ class Trace(Notes):
 
     def results(self, tree: Any) -> Any:
         """Replaces all values and end points in a structure with tensors, by one program for each set of edges."""
-        self.materialise([v.node for v in _values(tree)])
-        return plain(_replaced(tree))
+        self.materialise([v.node for v in values_in(tree)])
+        return plain(replaced(tree))
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Computes the nodes that have not been computed yet."""
@@ -181,7 +186,7 @@ class Trace(Notes):
                 continue
             edges = node.expr.edges
             if not _needs_edges(node.expr):
-                may_run = self.runtime.in_torch and self.takes(node.elements) and _unviewed(node.expr).op != "leaf"
+                may_run = self.takes(node.elements) and unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None:
                 with self._outermost():
@@ -189,19 +194,35 @@ class Trace(Notes):
             else:
                 pending.setdefault((edges, node.elements), []).append(node)
         for (edges, _), group in pending.items():
-            if self.runtime.in_torch:
-                group += self._passed(group)
+            group += self._passed(group)
             with self._outermost():
                 self._compute(edges, group)
+
+    def begin_anew(self, gathered: Sequence[Value]) -> None:
+        """Computes all values in use, so that a new program begins, if a program would be large with these values.
+
+        It waits longer while values of edges are in use, since a program need not hand these over.
+        """
+        size = len(reached([v.node.expr for v in gathered if v.node.expr.edges is not None]))
+        if size > _LARGE:
+            used = [v for v in self._in_use() if v.node.expr.edges is not None]
+            if size > 2 * _LARGE or not any(v.node.expr.on_edges for v in used):
+                self.results(used)
+
+    def _in_use(self) -> list[Value]:
+        return [value for reference in self.values if (value := reference()) is not None]
 
     def _passed(self, group: Sequence[Node]) -> list[Node]:
         """Returns values of nodes that others are computed from and that are in use: a later program need not anew."""
         within = {expr.serial for expr in reached([node.expr for node in group])}
-        used = [value.node for reference in self.values if (value := reference()) is not None]
         return [
             node
-            for node in dict.fromkeys(used)
-            if node.real is None and node.expr.serial in within and node not in group and _is_rows(node)
+            for node in dict.fromkeys(value.node for value in self._in_use())
+            if node.real is None
+            and node.expr.serial in within
+            and node not in group
+            and _is_rows(node)
+            and unviewed(node.expr).op != "leaf"
         ]
 
     @contextmanager
@@ -233,8 +254,7 @@ class Trace(Notes):
                     result = self.torch(func, *args, **kwargs)
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
-                if self.runtime.in_torch:
-                    self._tie(node.real, node.shape)
+                self._tie(node.real, node.shape)
                 if not node.expr.uniform:
                     node.expr.becomes_leaf(self._converted(node.real, node.elements))
         return node.real
@@ -258,27 +278,24 @@ class Trace(Notes):
             try:
                 self._run(edges, nodes)
             except UnsupportedCallError:
-                if not (edges.replayed and self.runtime.in_torch):
+                if not edges.replayed:
                     raise
                 for node in nodes:
                     self._replay(node)
 
     def _run(self, edges: EdgeSet | RowSet, nodes: list[Node]) -> None:
-        exprs = list({id(e): e for e in (_unviewed(n.expr) for n in nodes)}.values())
+        exprs = list({id(e): e for e in (unviewed(n.expr) for n in nodes)}.values())
         program, outputs, leaves, spaces = region(exprs, edges.bipartite, self.runtime.names)
         leaves = self._without_past(leaves, exprs)
         if not edges.unwritten:
             raise UnsupportedCallError("edges, or their types, are written to in place after they have been used.")
-        graph = self.runtime.find_graph(edges)
-        arrays = [input_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
-        computed = self.runtime.run(program, graph, arrays)
+        computed = self.run_program(program, edges, leaves, spaces, outputs)
         constant = [expr for expr in exprs if not has_gradient(expr)]
-        for expr, (position, space) in zip(exprs, outputs, strict=True):
-            rows = computed[position]
-            expr.becomes_leaf(graph.from_canonical(rows) if space == "E" else rows)
+        for expr, rows in zip(exprs, computed, strict=True):
+            expr.becomes_leaf(rows)
         views: dict[int, list[Tensor]] = {}
         for node in nodes:
-            expr = _unviewed(node.expr)
+            expr = unviewed(node.expr)
             assert expr.tensor is not None
             node.real = _shaped(expr.tensor, node)
             views.setdefault(id(expr), []).append(node.real)
@@ -289,17 +306,26 @@ class Trace(Notes):
                 for expr, (position, space) in zip(exprs, outputs, strict=True)
                 if expr.tensor is not None
             ]
-            self.tape.ran(program, edges.form() or graph, inputs, made)
+            self.tape.ran(program, edges.form() or self.runtime.find_graph(edges), inputs, made)
         for expr in constant:
             if expr.tensor is not None and expr.tensor.requires_grad:
-                self._detach(expr, [node for node in nodes if _unviewed(node.expr) is expr])
+                self._detach(expr, [node for node in nodes if unviewed(node.expr) is expr])
         for node in nodes:
             if node.real is not None:
                 node.real = self._converted(node.real, node.dtype)
                 if node.call and node.call[0] in CLONES:
                     node.real = self.torch(Tensor.clone, node.real)
-                if self.runtime.in_torch:
-                    self._tie(node.real, node.shape)
+                self._tie(node.real, node.shape)
+
+    def run_program(
+        self, program: ProgramSource, edges: EdgeSet | RowSet, leaves: Sequence[Expr], spaces: Sequence[str],
+        outputs: Sequence[tuple[int, str]],
+    ) -> list[Tensor]:  # fmt: skip
+        """Returns the rows of outputs of a program, those of edges in the order of the user."""
+        graph = self.runtime.find_graph(edges)
+        arrays = [input_array(leaf, space, graph) for leaf, space in zip(leaves, spaces, strict=True)]
+        rows = self.runtime.run(program, graph, arrays)
+        return [graph.from_canonical(rows[place]) if space == "E" else rows[place] for place, space in outputs]
 
     def _without_past(self, leaves: Sequence[Expr], exprs: Sequence[Expr]) -> list[Expr]:
         """Returns leaves without the graph of autograd behind those that no gradient leads to.
@@ -329,7 +355,7 @@ def _shaped(tensor: Tensor, node: Node) -> Tensor:
     return in_shape(tensor, *map(number, node.shape))  # this comparison is none of the call's own
 
 
-def _unviewed(expr: Expr) -> Expr:
+def unviewed(expr: Expr) -> Expr:
     """Returns the expression that a value of a program is a view of; torch makes the view."""
     while expr.op == "reshape":
         (expr,) = expr.args
@@ -344,25 +370,3 @@ def _is_rows(node: Node) -> bool:
 def _needs_edges(expr: Expr) -> bool:
     """Returns whether a gather or an aggregation is left to be computed."""
     return any(e.op in ("gather", "aggregate", "degree") for e in reached([expr]))
-
-
-def _values(tree: Any) -> list[Value]:
-    if isinstance(tree, Value):
-        return [tree]
-    if isinstance(tree, tuple | list):
-        return [v for item in tree for v in _values(item)]
-    if type(tree) is dict:
-        return [v for item in tree.values() for v in _values(item)]
-    return []
-
-
-def _replaced(tree: Any) -> Any:
-    if isinstance(tree, Value):
-        return tree.tensor()
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*[_replaced(v) for v in tree])
-    if type(tree) in (tuple, list):
-        return type(tree)([_replaced(v) for v in tree])
-    if type(tree) is dict:
-        return {k: _replaced(v) for k, v in tree.items()}
-    return tree

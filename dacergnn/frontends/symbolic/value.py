@@ -127,3 +127,27 @@ def held(value: Value) -> Tensor | None:
     while expr.op in ("reshape", "slice", "expand", "detach"):
         expr = expr.args[0]
     return expr.tensor
+
+
+def values_in(tree: Any) -> list[Value]:
+    """Returns the values in tuples, lists and dictionaries."""
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, tuple | list):
+        return [v for item in tree for v in values_in(item)]
+    if type(tree) is dict:
+        return [v for item in tree.values() for v in values_in(item)]
+    return []
+
+
+def replaced(tree: Any) -> Any:
+    """Returns a structure with the tensors of values that have been computed."""
+    if isinstance(tree, Value):
+        return tree.tensor()
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*[replaced(v) for v in tree])
+    if type(tree) in (tuple, list):
+        return type(tree)([replaced(v) for v in tree])
+    if type(tree) is dict:
+        return {k: replaced(v) for k, v in tree.items()}
+    return tree

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,13 +24,15 @@ _REDUCTIONS = frozenset(("index_add", "scatter_add", "scatter_reduce", "index_re
 class Ends:
     """Describes edges by the nodes that hold their sources, their destinations and perhaps their types, [E] each.
 
-    ``node_types`` holds the types of the nodes [N], if the graph chooses by them.
+    ``node_types`` holds the types of the nodes [N], if the graph chooses by them. ``nodes`` holds the numbers of rows
+    that are gathered or reduced by sources, and by destinations.
     """
 
     src: fx.Node
     dst: fx.Node
     types: fx.Node | None
     node_types: fx.Node | None = None
+    nodes: tuple[Sequence[Any], Sequence[Any]] = field(default=((), ()), compare=False)
 
     @property
     def rows(self) -> tuple[fx.Node, int] | None:
@@ -142,7 +144,8 @@ def _sides(group: list[tuple[fx.Node, _Index]]) -> Ends | None:
     likely = [entry for entry in others if entry[1].reduced or _many(entry[1].gathered, nodes)]
     src = (likely or others)[0]
     types = next((node for node, uses in others if (node, uses) not in likely and node is not src[0]), None)
-    return Ends(src[0], dst[0], types)
+    src_rows, dst_rows = ([*uses.gathered, *uses.reduced] for _, uses in (src, dst))
+    return Ends(src[0], dst[0], types, nodes=(src_rows, dst_rows))
 
 
 def _many(sizes: list[Any], nodes: str) -> bool:
@@ -161,16 +164,24 @@ def gather_of(node: fx.Node, along: Callable[[Any, Any], bool] | None = None) ->
     Args:
         along: Tells whether an axis of a node is that of its rows; by default, it is the first one.
     """
-    along = along or _first_axis
-    if node.op == "call_function" and node.target in _GETITEM and along is _first_axis:
-        source, index = node.args[:2]
-    elif _name(node) == "index_select" and len(node.args) == 3 and along(node.args[0], node.args[1]):
-        source, index = node.args[0], node.args[2]
-    elif node.target is F.embedding and along is _first_axis:
-        index, source = node.args[:2]
+    args: Any = node.args
+    first, along = along is None, along or _first_axis
+    if node.op == "call_function" and node.target in _GETITEM and first:
+        source, index = args[:2]
+    elif _selects(node) and len(args) == 3 and along(args[0], args[1]):
+        source, index = args[0], args[2]
+    elif first and _name(node) == "index" and len(args) == 2 and isinstance(args[1], list) and len(args[1]) == 1:
+        source, (index,) = args  # of ATen
+    elif first and _name(node) == "embedding":
+        index, source = args[:2] if node.target is F.embedding else args[1::-1]
     else:
         return None
     return (source, index) if isinstance(index, fx.Node) and isinstance(source, fx.Node) else None
+
+
+def _selects(node: fx.Node) -> bool:
+    """Returns whether a node calls ``index_select``, or what torch_geometric has put in its place."""
+    return _name(node) == "index_select" or node.target is torch.index_select
 
 
 def reduction_of(
@@ -188,10 +199,10 @@ def reduction_of(
 
 
 def _name(node: fx.Node) -> str:
-    """Returns the name of a function or method, the same for one that writes to its argument."""
+    """Returns the name of a function, method or operation, the same for one that writes to its argument."""
     target: Any = node.target
     name = target if node.op == "call_method" else getattr(target, "__name__", "") if callable(target) else ""
-    return name.removesuffix("_")
+    return name.partition(".")[0].removesuffix("_")
 
 
 def _first_axis(source: Any, axis: Any) -> bool:

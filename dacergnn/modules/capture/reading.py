@@ -15,30 +15,25 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import Trace, callers
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EdgeSet, EndIndex, JoinedIndex, PairedEdges, end_index, plain
-from dacergnn.frontends.symbolic.expr import const, reached
+from dacergnn.frontends.symbolic.expr import const
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.record import ABOUT, writes
 from dacergnn.frontends.symbolic.sizes import Size
 from dacergnn.frontends.symbolic.tape import Tape
 from dacergnn.frontends.symbolic.trace import is_alias_of
-from dacergnn.frontends.symbolic.value import Value
+from dacergnn.frontends.symbolic.value import Value, values_in
 from dacergnn.modules.capture.counted_nodes import count_nodes
 from dacergnn.modules.capture.ends import Ends, along_parts, find_ends, gather_of, is_view
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.refusals import name_of
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
-from dacergnn.modules.capture.structures import flat, tensors_in, values_in, with_numbers
+from dacergnn.modules.capture.structures import flat, tensors_in, with_numbers
 from dacergnn.modules.capture.uses import last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
 
 _RECORDED = (Value, EdgeIndex, EndIndex, JoinedIndex)
-_LARGE = 200
-"""Limits the operations of a program: a gather behind as many begins another one.
-
-A compiler takes about 10 s for as many, three layers of attention, and deep models repeat programs of this size.
-"""
 _WITHOUT_EFFECT = ("sym_", "_check", "_assert_scalar", "_log_api_usage")
 """Beginnings of the names of functions of numbers, and of one that counts how often parts of torch are used."""
 _SETS_MODES = (torch._C._set_grad_enabled,)  # pyright: ignore[reportPrivateUsage]
@@ -284,24 +279,13 @@ class _Run:
         if not any(isinstance(v, Value) for v in recorded):
             return self._of_ends(function, args, kwargs)
         if any(isinstance(v, EndIndex) for v in recorded):
-            self._cut([v for v in recorded if isinstance(v, Value) and not v.node.expr.on_edges])
+            trace.begin_anew([v for v in recorded if isinstance(v, Value) and not v.node.expr.on_edges])
         try:
             return function(*args, **kwargs)
         except UnsupportedCallError:
             if writes(function, kwargs):
                 raise
             return trace.alone(function, args, kwargs)
-
-    def _cut(self, gathered: Sequence[Value]) -> None:
-        """Computes all values in use, so that a new program begins, if a program would be large with these values.
-
-        It waits longer while values of edges are in use, since a program need not hand these over.
-        """
-        size = len(reached([v.node.expr for v in gathered if v.node.expr.edges is not None]))
-        if size > _LARGE:
-            used = [v for v in self.made.values() if type(v) is Value and v.node.expr.edges is not None]
-            if size > 2 * _LARGE or not any(v.node.expr.on_edges for v in used):
-                self.trace.results(used)
 
     def _of_ends(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of ends of edges, and of tensors that hold numbers."""

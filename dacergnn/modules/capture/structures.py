@@ -8,7 +8,6 @@ from torch import Tensor
 
 from dacergnn.frontends.symbolic.edges import plain
 from dacergnn.frontends.symbolic.sizes import Size, number
-from dacergnn.frontends.symbolic.value import Value
 
 
 def flat(tree: Any) -> list[Any]:
@@ -25,11 +24,6 @@ def flat(tree: Any) -> list[Any]:
 def tensors_in(tree: Any) -> list[Tensor]:
     """Returns the tensors in a structure."""
     return [v for v in flat(tree) if isinstance(v, Tensor)]
-
-
-def values_in(tree: Any) -> list[Value]:
-    """Returns the recorded values in a structure."""
-    return [v for v in flat(tree) if type(v) is Value]
 
 
 def with_numbers(tree: Any) -> Any:

@@ -63,11 +63,4 @@ void scatter_rows(T *to, std::int64_t rows, const T *from, const I *index, std::
       for (std::int64_t k = 0; k < width; ++k) to[row * width + k] /= static_cast<T>(counts[row]);
 }
 
-// Returns the largest of integers, of which there must be one.
-template <class I>
-std::int64_t largest(const I *values, std::int64_t count, const char *label) {
-  if (count == 0) fail(kBadInput, "%s is empty, so it has no largest number.", label);
-  return static_cast<std::int64_t>(*std::max_element(values, values + count));
-}
-
 }  // namespace deploy

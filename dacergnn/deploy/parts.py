@@ -1,0 +1,152 @@
+"""The parts that a network gets while an exported program is read: steps, arrays, constants, and rows of graphs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor, fx
+
+from dacergnn.config import Config
+from dacergnn.deploy.network import (
+    Array,
+    Constant,
+    CopyEdgeRow,
+    CopyRows,
+    EdgeWeights,
+    Fill,
+    Graph,
+    Input,
+    Piece,
+    SameSize,
+    ScatterRows,
+    SortEdges,
+    Step,
+)
+from dacergnn.deploy.sizes import ONE, ZERO, Size, size_of
+
+EDGE_ROWS = ("src", "dst", "type", "position")
+"""What the rows of sorted edges hold."""
+
+
+def label_of_array(array: Array, label: str) -> str:
+    """Returns the name under which a user knows an array: that of an argument, else ``label``."""
+    return array.owner.label if isinstance(array.owner, Input) else label
+
+
+class Parts:
+    """Makes the parts of a network.
+
+    Args:
+        config: How programs are compiled; None for the targets and plans that they were exported with.
+    """
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config
+        self.steps: list[Step] = []
+        self.inputs: list[Input] = []
+        self.constants: dict[str, Constant] = {}
+        self.made: dict[object, Any] = {}
+        """Results of steps that would be equal, by what they depend on."""
+        self._counts: dict[str, int] = {}
+        self._sizes: dict[Size, Size] = {}
+
+    def name(self, prefix: str) -> str:
+        """Returns a new name in C++."""
+        self._counts[prefix] = self._counts.get(prefix, -1) + 1
+        return f"{prefix}{self._counts[prefix]}"
+
+    def constant(self, tensor: Tensor, hint: str) -> Constant:
+        """Returns a tensor that is the same in all calls; only those that steps read are kept in the end."""
+        base = "w_" + re.sub(r"\W+", "_", hint)
+        name = base if base not in self.constants else self.name(f"{base}_")
+        value = tensor.detach().cpu().contiguous()
+        shape = tuple([sympy.Integer(size) for size in value.shape])
+        made = self.constants[name] = Constant(name, value.dtype, shape, value=value)
+        return made
+
+    def array(self, node: fx.Node | Any, source: Array | None = None, start: Size | None = None) -> Array:
+        """Returns an array for the value of a node (or of torch's fake tensor of it)."""
+        value = node.meta["val"] if isinstance(node, fx.Node) else node
+        return self.new_array(value.dtype, *map(size_of, value.shape), source=source, start=start)
+
+    def new_array(
+        self, dtype: torch.dtype, *shape: Size, source: Array | None = None, start: Size | None = None
+    ) -> Array:
+        """Returns an array of these sizes."""
+        return Array(self.name("a"), dtype, shape, source, start)
+
+    def same_size(self, one: Size, other: Size) -> None:
+        """Notes that two sizes that steps find are the same."""
+        if self.known_size(one) != other:
+            self.steps.append(SameSize(one, other))
+            self._sizes[one] = other
+
+    def known_size(self, size: Size) -> Size:
+        """Returns a size in terms of those that were found first."""
+        return size.xreplace(self._sizes)  # pyright: ignore[reportReturnType]
+
+    def filled(self, number: float, dtype: torch.dtype, *shape: Size) -> Array:
+        """Returns an array of one number."""
+        key = ("filled", repr(number), dtype, shape)
+        if key not in self.made:
+            made = self.made[key] = self.new_array(dtype, *shape)
+            self.steps.append(Fill(made, number, "numbers"))
+        return self.made[key]
+
+    def sorted_edges(
+        self, edges: Array, sizes: tuple[Size, Size, int, int], label: str, types: Array | None = None,
+        node_types: Array | None = None,
+    ) -> Graph:  # fmt: skip
+        """Returns the graph of edges [2, E] and their types, and of the types of nodes; ``sizes`` are its own."""
+        given = (edges, types, node_types)
+        key = ("edges", *[array and (array.owner, array.offset) for array in given], *sizes)
+        if key not in self.made:
+            own = self.name("g"), sizes, node_types is not None, edges.shape[1]
+            graph = self.made[key] = Graph(*own)
+            self.steps.append(SortEdges(graph, edges, types, label_of_array(edges, label), node_types))
+        return self.made[key]
+
+    def joined(self, arrays: Sequence[Array], label: str) -> Array:
+        """Returns arrays of equal sizes as rows of one array, which they may show already."""
+        first, rows = arrays[0], len(arrays)
+        shape = (sympy.Integer(rows), *first.shape)
+        if all(a.owner is first.owner and a.offset == first.offset + i * a.elements for i, a in enumerate(arrays)):
+            return self.new_array(first.dtype, *shape, source=first.owner, start=first.offset)
+        key = ("joined", *[(array.owner, array.offset) for array in arrays], first.shape)
+        if key not in self.made:
+            made = self.made[key] = self.new_array(first.dtype, *shape)
+            width = first.elements
+            pieces = [Piece(row, ZERO, width, place * width, width, ONE, width) for place, row in enumerate(arrays)]
+            self.steps.append(CopyRows(made, pieces, label))
+        return self.made[key]
+
+    def edge_row(self, graph: Graph, row: int) -> Array:
+        """Returns a row of the sorted edges."""
+        key = ("edge row", graph, row)
+        if key not in self.made:
+            made = self.made[key] = self.new_array(torch.int32, graph.edges)
+            self.steps.append(CopyEdgeRow(made, graph, EDGE_ROWS[row]))
+        return self.made[key]
+
+    def edge_weights(self, graph: Graph, kind: str, dtype: torch.dtype) -> Array:
+        """Returns weights that follow from the edges."""
+        key = ("weights", graph, kind, dtype)
+        if key not in self.made:
+            made = self.made[key] = self.new_array(dtype, graph.edges)
+            self.steps.append(EdgeWeights(made, graph, kind))
+        return self.made[key]
+
+    def degrees(self, graph: Graph, side: int, dtype: torch.dtype) -> Array:
+        """Returns the numbers of edges at the nodes of one end."""
+        key = ("degrees", graph, side, dtype)
+        if key not in self.made:
+            nodes = (graph.sizes[0], graph.sizes[1])[side]
+            first, ones = self.filled(0, dtype, nodes), self.filled(1, dtype, graph.edges)
+            made = self.made[key] = self.new_array(dtype, nodes)
+            index = self.edge_row(graph, side)
+            self.steps.append(ScatterRows(made, first, index, ones, "sum", include=True, label="degrees"))
+        return self.made[key]
