@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.indexing import INDEXING
-from dacergnn.frontends.symbolic.record import RULE_MODULES as RULE_MODULES
+from dacergnn.frontends.symbolic.record import RULE_MODULES as RULE_MODULES  # these register all rules
 from dacergnn.frontends.symbolic.table import RULES
 
 _SAME = frozenset(("clone", "contiguous", "detach", "to", "dropout"))
