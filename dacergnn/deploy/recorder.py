@@ -52,6 +52,7 @@ class _Surroundings:
 
     tape: Tape | None = None
     names: Names = Names()
+    in_torch = True
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         return _ELEMENTS

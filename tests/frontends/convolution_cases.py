@@ -130,7 +130,6 @@ SAGE: dict[str, Mode] = {
     "unit": (_pyg("SAGEConv", K, M, root_weight=False, bias=False, normalize=True), ""),
     "project": (_pyg("SAGEConv", K, M, project=True), ""),
     "sparse": (_pyg("SAGEConv", K, M), "sparse"),
-    "sparse-max": (_pyg("SAGEConv", K, M, aggr="max"), "sparse"),
 }
 GIN: dict[str, Mode] = {
     "network": (_pyg("GINConv", network), ""),

@@ -157,7 +157,7 @@ LAYERS: dict[str, tuple[Make, tuple[str, ...]]] = {
          "pair without destinations", "pair without destinations, csr", "static", "static by name",
          "static pair without destinations"),
     ),
-    "SAGEConv of maxima": (lambda p: p.SAGEConv(K, M, aggr="max", project=True), ("csc", "static")),
+    "SAGEConv of maxima": (lambda p: p.SAGEConv(K, M, aggr="max", project=True), ("EdgeIndex", "static")),
     "SAGEConv, normalized": (lambda p: p.SAGEConv(K, M, aggr="add", normalize=True), ("static of two axes",)),
     "GCNConv": (
         lambda p: p.GCNConv(K, M),

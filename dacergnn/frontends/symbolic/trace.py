@@ -186,7 +186,7 @@ class Trace(Notes):
                 continue
             edges = node.expr.edges
             if not _needs_edges(node.expr):
-                may_run = self.takes(node.elements) and unviewed(node.expr).op != "leaf"
+                may_run = self.runtime.in_torch and self.takes(node.elements) and unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None:
                 with self._outermost():
@@ -194,7 +194,8 @@ class Trace(Notes):
             else:
                 pending.setdefault((edges, node.elements), []).append(node)
         for (edges, _), group in pending.items():
-            group += self._passed(group)
+            if self.runtime.in_torch:
+                group += self._passed(group)
             with self._outermost():
                 self._compute(edges, group)
 
@@ -254,7 +255,8 @@ class Trace(Notes):
                     result = self.torch(func, *args, **kwargs)
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
-                self._tie(node.real, node.shape)
+                if self.runtime.in_torch:
+                    self._tie(node.real, node.shape)
                 if not node.expr.uniform:
                     node.expr.becomes_leaf(self._converted(node.real, node.elements))
         return node.real
@@ -278,7 +280,7 @@ class Trace(Notes):
             try:
                 self._run(edges, nodes)
             except UnsupportedCallError:
-                if not edges.replayed:
+                if not (edges.replayed and self.runtime.in_torch):
                     raise
                 for node in nodes:
                     self._replay(node)
@@ -315,7 +317,8 @@ class Trace(Notes):
                 node.real = self._converted(node.real, node.dtype)
                 if node.call and node.call[0] in CLONES:
                     node.real = self.torch(Tensor.clone, node.real)
-                self._tie(node.real, node.shape)
+                if self.runtime.in_torch:
+                    self._tie(node.real, node.shape)
 
     def run_program(
         self, program: ProgramSource, edges: EdgeSet | RowSet, leaves: Sequence[Expr], spaces: Sequence[str],
