@@ -108,7 +108,7 @@ class Layers(Experiment[Named]):
         need = found.memory(problem, train) * problem.x.itemsize / 4
         if need > self._room:
             raise MemoryError(f"estimated at {need / 1e9:.1f} GB")
-        before = settle_device(problem.x.device) if self.device == "cuda" else 0
+        before = settle_device(problem.x.device)
         built = found.build(problem, self.shared, unwrapped)
         step = make_step(built, problem, train)
         step = replayed(step) if candidate.replayed else step

@@ -47,7 +47,12 @@ def return_freed() -> None:
 
 
 def settle_device(device: torch.device) -> int:
-    """Frees unused memory of a CUDA device, and returns the bytes that are still in use, from which peaks count."""
+    """Frees unused memory of a CUDA device, and returns the bytes that are still in use, from which peaks count.
+
+    Nothing is done on the processor, and 0 is returned.
+    """
+    if device.type == "cpu":
+        return 0
     gc.collect()
     torch.cuda.synchronize(device)
     torch.cuda.empty_cache()

@@ -18,8 +18,8 @@ import torch
 OUT_OF_MEMORY = "out of memory"
 """Reason of a failure for want of memory."""
 _START = f"from {__name__} import serve; serve()"
-
 _RUNNING = set[subprocess.Popen[bytes]]()
+"""Holds the processes that are asked something now."""
 
 
 def ask(

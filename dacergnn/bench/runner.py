@@ -130,8 +130,7 @@ class Turns(Generic[C]):
                     row["same_as"] = same
         except Exception as error:  # a candidate's failure is a result
             row |= failure(error)
-            if self.device == "cuda":
-                memory.settle_device(torch.device(self.device))  # raises where the device is lost to this process
+            memory.settle_device(torch.device(self.device))  # raises where the device is lost to this process
         self.rows[candidate] = row
         return row
 

@@ -1,4 +1,4 @@
-"""What is known of the nodes of an exported program while it is read: arrays, graphs, and values that wait."""
+"""Holds what is known of the nodes of an exported program while it is read: arrays, graphs, and values that wait."""
 
 from __future__ import annotations
 

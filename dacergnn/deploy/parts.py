@@ -29,7 +29,7 @@ from dacergnn.deploy.network import (
 from dacergnn.deploy.sizes import ONE, ZERO, Size, size_of
 
 EDGE_ROWS = ("src", "dst", "type", "position")
-"""What the rows of sorted edges hold."""
+"""Names what the rows of sorted edges hold."""
 
 
 def label_of_array(array: Array, label: str) -> str:

@@ -1,4 +1,4 @@
-"""What commands show of the models that functions of users make."""
+"""Shows the models that functions of users make by commands."""
 
 from __future__ import annotations
 

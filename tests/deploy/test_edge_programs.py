@@ -1,4 +1,4 @@
-"""What exported models do along edges without a front end is one program for each graph, and equals the original."""
+"""Runs exported models without a front end: what they do along edges is one program a graph, and the original's."""
 
 from __future__ import annotations
 

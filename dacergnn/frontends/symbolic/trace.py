@@ -58,7 +58,7 @@ class Trace(Notes):
         self._row_sets = RowSets()
         self._own: dict[int, Tensor] = {}
         self.parted: dict[tuple[int, int], tuple[Tensor, Value]] = {}
-        """What stands for tensors [..., N, F], by their ids and versions, each with its tensor."""
+        """Holds what stands for tensors [..., N, F], by their ids and versions, each with its tensor."""
 
     # Inputs
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch._ops import HigherOrderOperator
 from torch.nn.parameter import is_lazy
 
 from dacergnn.errors import ArrayError, DacergnnError, GraphError, UnsupportedCallError, UnsupportedMachineError
@@ -24,7 +23,7 @@ from dacergnn.modules.autocast import is_autocast
 from dacergnn.modules.capture.captured_graph import CapturedGraph
 from dacergnn.modules.capture.given import classes_of, has_negative_zeros, holds_own, longest_features
 from dacergnn.modules.capture.options import CAPTURE_OPTIONS, DIVIDING_OPTIONS, MOST_GRAPHS
-from dacergnn.modules.capture.refusals import failure, obstacle, refusal
+from dacergnn.modules.capture.refusals import failure, obstacle, refusal, shortfall
 from dacergnn.modules.capture.sources import place_of
 from dacergnn.modules.contents import as_before
 from dacergnn.modules.core import Core
@@ -43,8 +42,6 @@ A call in training, one without gradients and one in evaluation are three kinds.
 have each call captured, which takes seconds.
 """
 _GLOBAL_HOOKS = [v for n, v in vars(nn.modules.module).items() if n.startswith("_global_") and isinstance(v, dict)]
-_FUNCTION = "autograd_function_apply"
-"""The operator for subclasses of `torch.autograd.Function` in captured graphs."""
 NOTHING = (
     "nothing to compile: no rows are gathered or reduced by the ends of edges in what torch captures of it; "
     "`torch._dynamo.explain` tells what that is"
@@ -172,14 +169,7 @@ class CapturedForward(Runner):
         with suppress(UnsupportedMachineError):  # the slower check does without a compiler
             tables = [vars(layer)[name] for layer in self._layers for name in MESSAGE_HOOKS if name in vars(layer)]
             self._seen = Snapshot([*_GLOBAL_HOOKS, *tables, *[vars(k) for k, _ in self._classes]]).unchanged
-        for node in module.graph.nodes:
-            if getattr(node.target, "__name__", "") == _FUNCTION:
-                raise UnsupportedCallError(
-                    f"of a torch.autograd.Function, torch captures first derivatives only ({place_of(node)})."
-                )
-            if self.layered and isinstance(node.target, HigherOrderOperator):
-                raise UnsupportedCallError(f"torch runs all layers within a {node.target} ({place_of(node)}).")
-        refused = refusal(module.graph)
+        refused = shortfall(module.graph, layered=self.layered) or refusal(module.graph)
         if refused is not None:
             raise UnsupportedCallError(refused)
         if self.layered and any(isinstance(e, Tensor) and e.layout is not torch.strided for e in examples):

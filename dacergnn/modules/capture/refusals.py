@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._ops import HigherOrderOperator
 
 from dacergnn.frontends.symbolic.table import IN_PLACE as WRITING
 from dacergnn.frontends.symbolic.table import RULES
@@ -18,10 +19,22 @@ from dacergnn.modules.capture.uses import is_written
 
 _OF_GRADIENTS = frozenset(("register_hook", "retain_grad", "register_post_accumulate_grad_hook", "backward"))
 _DIFFERENTIATES = (torch.autograd.grad, torch.autograd.backward)
+_FUNCTION = "autograd_function_apply"
+"""The name of the operator for subclasses of `torch.autograd.Function` in graphs."""
 _DATA = "_get_data_attr"
 """The name of torch's function for ``.data`` in graphs."""
 _WRITES_TO_ARRAYS = {f"wrapped_{n}" for n in operator.__all__ if n[0] == "i" and hasattr(operator, f"__{n[1:]}__")}
 """The names by which torch calls operators that write to arrays of NumPy, of whose writes autograd knows nothing."""
+
+
+def shortfall(graph: fx.Graph, *, layered: bool) -> str | None:
+    """Returns why a forward can do more than what torch has captured of it, or faster with its compiled layers."""
+    for node in graph.nodes:
+        if _name(node.target) == _FUNCTION:
+            return f"of a torch.autograd.Function, torch captures first derivatives only ({place_of(node)})."
+        if layered and isinstance(node.target, HigherOrderOperator):
+            return f"torch runs all layers within a {node.target} ({place_of(node)})."
+    return None
 
 
 def refusal(graph: fx.Graph) -> str | None:
