@@ -15,7 +15,7 @@ from torch import fx, nn
 from dacergnn.config import Config, OnUnsupported
 from dacergnn.datasets import Dataset
 from dacergnn.errors import DacergnnError, ProgramError
-from dacergnn.frontends import find_frontend, is_message_passing, joined_layers, takes_graphs
+from dacergnn.frontends import find_frontend, is_message_passing, takes_graphs
 from dacergnn.frontends.dace_program.source import is_dace_program, program_text
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.checks import has_kernels
@@ -53,9 +53,6 @@ class _Replacement:
     def __call__(self, module: nn.Module, name: str) -> nn.Module | None:
         if isinstance(module, CompiledLayer):
             return module
-        joined = joined_layers(module)
-        if joined is not None:
-            return _replace(joined, self, name, {})
         frontend = find_frontend(module)
         if not _is_layer(module) or (self.filter_fn is not None and not self.filter_fn(module, name)):
             return None

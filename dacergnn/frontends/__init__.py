@@ -6,7 +6,6 @@ is met.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from inspect import signature
 
@@ -16,7 +15,7 @@ from dacergnn.frontends.frontend import Binding, Frontend, ProgramSource, handle
 from dacergnn.frontends.pyg.message_passing import is_message_passing
 
 __all__ = [
-    "Binding", "Frontend", "ProgramSource", "find_frontend", "handled_classes", "is_message_passing", "joined_layers",
+    "Binding", "Frontend", "ProgramSource", "find_frontend", "handled_classes", "is_message_passing",
     "takes_graphs",
 ]  # fmt: skip
 
@@ -36,7 +35,6 @@ _FRONTENDS: dict[str, tuple[str, str]] = {
     _PYG + "edge_conv.EdgeConv": ("pyg.edge_conv", "EdgeConvFrontend"),
     _PYG + "edge_conv.DynamicEdgeConv": ("pyg.edge_conv", "DynamicEdgeConvFrontend"),
     _PYG + "gmm_conv.GMMConv": ("pyg.gmm", "GMMFrontend"),
-    "dacergnn.frontends.pyg.to_hetero.RelationGroup": ("pyg.to_hetero", "GroupFrontend"),
     _DGL + "relgraphconv.RelGraphConv": ("dgl.relgraph", "RelGraphFrontend"),
     _DGL + "gatconv.GATConv": ("dgl.gat", "DGLGATFrontend"),
     _DGL + "gatv2conv.GATv2Conv": ("dgl.gat", "DGLGATv2Frontend"),
@@ -76,12 +74,3 @@ def takes_graphs(module: nn.Module) -> bool:
 def _is_convolution(module: nn.Module) -> bool:
     of_dgl = any(c.__module__.startswith(_DGL) for c in type(module).__mro__)
     return of_dgl and [*signature(type(module).forward).parameters][1:2] in (["graph"], ["g"])
-
-
-def joined_layers(module: nn.Module) -> nn.Module | None:
-    """Returns a model that calls layers together if one front end takes them together; None if nothing changes."""
-    if "torch_geometric.nn.to_hetero_transformer" not in sys.modules:
-        return None
-    from dacergnn.frontends.pyg.to_hetero import join_relations
-
-    return join_relations(module)

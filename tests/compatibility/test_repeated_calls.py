@@ -133,7 +133,8 @@ def test_calls_without_gradients(kind: Kind) -> None:
         with mode:
             for _ in range(3):
                 found = outputs(module(*kind.arguments()))
-                assert_same(found, expected, 1e-14 if "GINConv" in kind.name else 0)  # whose network torch runs
+                rounds = "GINConv" in kind.name or "to_hetero" in kind.name  # torch runs networks, and captures models
+                assert_same(found, expected, 1e-14 if rounds else 0)
                 assert {part.requires_grad for part in found} == {False}
                 assert {part.is_inference() for part in found} == {torch.is_inference_mode_enabled()}
     assert_same(outcome(kind, module), outcome(kind, kind.compiled()))

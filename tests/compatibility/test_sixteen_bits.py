@@ -20,7 +20,10 @@ HALF = (
 )
 """Kinds that run with elements of float16 as well: norms, exponentials, maxima and quotients are among them."""
 TYPES = [*((kind, torch.bfloat16) for kind in KINDS), *((k, torch.float16) for k in KINDS if k.name in HALF)]
-TRACED = ("pyg.traced-ResGatedGraphConv", "pyg.traced-UserLayer", "dgl.traced-DotGatConv", "compile-DGL-forward")
+TRACED = (
+    "pyg.traced-ResGatedGraphConv", "pyg.traced-UserLayer", "dgl.traced-DotGatConv", "compile-DGL-forward",
+    "pyg.to_hetero-SAGEConv",
+)  # fmt: skip
 
 FLOAT32_ALONE = ("dgl.GraphConv",)
 """Layers that under autocast take features of float32, but none of 16 bits, while their parameters are of float32."""

@@ -58,7 +58,8 @@ def test_profilers_show_layers_and_programs(kind: Kind) -> None:
     assert not any("_Run" in name for name in names)
     assert any(name.startswith("dacergnn::") and not name.endswith("_backward") for name in names)
     assert any(name.startswith("dacergnn::") and name.endswith("_backward") for name in names)
-    assert any(f"{type(part).__name__} (compiled)" in names for part in fast.modules())
+    regions = [name for name in names if name.startswith("Torch-Compiled Region")]  # of whole models
+    assert regions or any(f"{type(part).__name__} (compiled)" in names for part in fast.modules())
 
 
 LAZY: dict[str, Callable[[], nn.Module]] = {
