@@ -15,8 +15,8 @@ from dacergnn.deploy.places import label_of
 from dacergnn.deploy.recorder import Recorder
 from dacergnn.deploy.sizes import ZERO
 from dacergnn.deploy.torch_functions import function_of
-from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.edges import EndIndex
+from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.value import Value
 
 

@@ -21,8 +21,8 @@ from dacergnn.deploy.places import refusal
 from dacergnn.deploy.sizes import size_of
 from dacergnn.deploy.types import check_dtype
 from dacergnn.errors import UnsupportedCallError
-from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, PairedEdges, end_index
+from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import find_ends
 from dacergnn.modules.capture.integers import Integers

@@ -29,16 +29,15 @@ from dacergnn.deploy.parts import EDGE_ROWS, Parts, label_of_array
 from dacergnn.deploy.sizes import ONE, Size, size_of
 from dacergnn.errors import ProgramError, UnsupportedCallError
 from dacergnn.frontends import ProgramSource
-from dacergnn.frontends.symbolic.call import Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import SIDES, EdgeSet, EndIndex, unseen
-from dacergnn.frontends.symbolic.expr import Expr, const
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, const, unviewed
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.record import apply_rule
 from dacergnn.frontends.symbolic.row_sets import RowSet, RowSets
 from dacergnn.frontends.symbolic.table import RULES
 from dacergnn.frontends.symbolic.tape import Tape
-from dacergnn.frontends.symbolic.trace import Trace, unviewed
+from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules.programs import compiled_program

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.record import RULE_MODULES as RULE_MODULES  # these register all rules
 from dacergnn.frontends.symbolic.table import RULES

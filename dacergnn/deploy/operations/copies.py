@@ -13,7 +13,7 @@ from dacergnn.deploy.network import Array, CopyRows, GatherRows, Piece, ScatterR
 from dacergnn.deploy.operations.table import Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import ONE, ZERO, Size, product, size_of
-from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.expr import Untranslatable
 
 
 @handles("aten::cat")

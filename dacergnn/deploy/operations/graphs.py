@@ -21,7 +21,7 @@ from dacergnn.deploy.operations.table import NodeTypes, arguments, handles, size
 from dacergnn.deploy.parts import label_of_array
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import ZERO
-from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.modules.exported import compiled_of
 
 

@@ -11,7 +11,8 @@ from dacergnn.deploy.network import Array, RowFunction
 from dacergnn.deploy.operations.table import arguments, handles
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import product
-from dacergnn.frontends.symbolic.call import FEW, Untranslatable
+from dacergnn.frontends.symbolic.call import FEW
+from dacergnn.frontends.symbolic.expr import Untranslatable
 
 
 @handles("aten::softmax", "aten::_softmax")

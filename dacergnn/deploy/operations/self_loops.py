@@ -15,7 +15,7 @@ from dacergnn.deploy.operations.table import arguments, handles
 from dacergnn.deploy.parts import label_of_array
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import ZERO, size_of
-from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.expr import Untranslatable
 
 _ANY = sympy.Integer(2**63 - 2)
 """A bound of nodes where later steps check the ends of edges."""

@@ -12,7 +12,7 @@ from dacergnn.deploy.network import Array, CheckSizes, Graph
 from dacergnn.deploy.operations.table import NodeTypes, Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import ONE, ZERO, Size, size_of
-from dacergnn.frontends.symbolic.call import Untranslatable
+from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.value import Value
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
-from dacergnn.frontends.symbolic.expr import Expr, const
+from dacergnn.frontends.symbolic.call import LayerCall
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, const
 from dacergnn.frontends.symbolic.table import rule
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805

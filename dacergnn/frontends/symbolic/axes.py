@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import FEW, LayerCall, Untranslatable, apply, concat, reshaped
-from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
+from dacergnn.frontends.symbolic.call import FEW, LayerCall, concat, reshaped
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, const, squeezed
 from dacergnn.frontends.symbolic.joined import join
 from dacergnn.frontends.symbolic.table import rule
 from dacergnn.frontends.symbolic.value import Value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.expr import Expr, const, squeezed
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, const, squeezed
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.library_nodes.form import Shape
 
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 FEW = 32
 """The largest number of parts of a row for which a missing operator is written out part by part."""
-
-
-class Untranslatable(Exception):
-    """Signals that the program form has no expression for a call."""
 
 
 class LayerCall:
@@ -125,11 +121,6 @@ class LayerCall:
         if tensor.dim() and torch.promote_types(tensor.dtype, self.dtype) != self.dtype:
             raise Untranslatable
         return self.trace.torch(Tensor.to, tensor, self.dtype)
-
-
-def apply(name: str, *args: Expr, dims: tuple[int, ...] = ()) -> Expr:
-    """Applies an element-wise operator to operands, which align along leading axes."""
-    return Expr(name, args, dims, max([a.shape for a in args], key=len))
 
 
 def _prefix(own: Shape, full: Shape) -> bool:

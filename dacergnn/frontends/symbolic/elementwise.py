@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
-from dacergnn.frontends.symbolic.expr import Expr, const
+from dacergnn.frontends.symbolic.call import LayerCall
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, const
 from dacergnn.frontends.symbolic.table import rule
 from dacergnn.library_nodes.operators import OPERATORS, Operator
 from dacergnn.runtime.random_masks import ones_after_dropout

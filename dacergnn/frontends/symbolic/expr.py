@@ -17,6 +17,10 @@ WITHOUT_GRADIENT = ("detach", "gt", "ge", "eq")
 _SERIAL = count()
 
 
+class Untranslatable(Exception):
+    """Signals that the program form has no expression for a call."""
+
+
 class Several(frozenset[EdgeSet]):
     """Holds the sets of edges whose values of nodes are added."""
 
@@ -96,6 +100,25 @@ def settle(expr: Expr) -> None:
             one.edges = _edges_of(one.args)
 
 
+def is_over_several(expr: Expr) -> bool:
+    """Returns whether values over several sets of edges are left to be computed for an expression."""
+    if isinstance(expr.edges, Several):
+        settle(expr)
+    return isinstance(expr.edges, Several)
+
+
+def needs_edges(expr: Expr) -> bool:
+    """Returns whether a gather or an aggregation is left to be computed."""
+    return any(e.op in ("gather", "aggregate", "degree") for e in reached([expr]))
+
+
+def unviewed(expr: Expr) -> Expr:
+    """Returns the expression that a value of a program is a view of; torch makes the view."""
+    while expr.op == "reshape":
+        (expr,) = expr.args
+    return expr
+
+
 def with_gradients(exprs: Iterable[Expr]) -> Iterator[Expr]:
     """Yields expressions and all that leads to them by more than detached values."""
     waiting, seen = [*exprs], set[int]()
@@ -126,6 +149,11 @@ def check_unwritten(tensor: Tensor | None, before: int) -> None:
 def const(number: float) -> Expr:
     """Returns the expression for the same number in every row."""
     return Expr("const", (), (float(number),))
+
+
+def apply(name: str, *args: Expr, dims: tuple[int, ...] = ()) -> Expr:
+    """Applies an element-wise operator to operands, which align along leading axes."""
+    return Expr(name, args, dims, max([a.shape for a in args], key=len))
 
 
 def squeezed(shape: Shape) -> Shape:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
-from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
+from dacergnn.frontends.symbolic.call import LayerCall
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, JoinedIndex, row_of, untracked
-from dacergnn.frontends.symbolic.expr import Expr, const
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, const
 from dacergnn.frontends.symbolic.joined import joined_ends, split
 from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
 from dacergnn.frontends.symbolic.sizes import number

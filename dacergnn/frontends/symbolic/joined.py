@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
+from dacergnn.frontends.symbolic.call import LayerCall
 from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, JoinedIndex, untracked
-from dacergnn.frontends.symbolic.expr import Expr, reached, squeezed
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, reached, squeezed
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value

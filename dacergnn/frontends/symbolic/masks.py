@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
-from dacergnn.frontends.symbolic.expr import Expr, const
+from dacergnn.frontends.symbolic.call import LayerCall
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, const
 from dacergnn.frontends.symbolic.table import RULES, rule
 
 

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import activations, elementwise
-from dacergnn.frontends.symbolic.call import Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, PartedEdges
-from dacergnn.frontends.symbolic.expr import const, version
+from dacergnn.frontends.symbolic.expr import Untranslatable, apply, const, version
 from dacergnn.frontends.symbolic.indexing import gather, gathered, handles, reduced
 from dacergnn.frontends.symbolic.table import OWN, RULES
 from dacergnn.frontends.symbolic.trace import Trace

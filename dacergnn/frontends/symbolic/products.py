@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dacergnn.frontends.symbolic.axes import first_axis_sum
-from dacergnn.frontends.symbolic.call import FEW, LayerCall, Untranslatable, apply
+from dacergnn.frontends.symbolic.call import FEW, LayerCall
 from dacergnn.frontends.symbolic.edges import TYPES
-from dacergnn.frontends.symbolic.expr import Expr, squeezed
+from dacergnn.frontends.symbolic.expr import Expr, Untranslatable, apply, squeezed
 from dacergnn.frontends.symbolic.table import rule
 from dacergnn.frontends.symbolic.value import Value
 

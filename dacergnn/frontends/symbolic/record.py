@@ -11,10 +11,11 @@ from torch import Tensor
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import activations, axes, elementwise, masks, parted, products
-from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable
+from dacergnn.frontends.symbolic.call import LayerCall
 from dacergnn.frontends.symbolic.callers import caller_text
 from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, JoinedIndex, plain, untracked
+from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.shapes import known_sizes, result_shape, with_rows
 from dacergnn.frontends.symbolic.sizes import number

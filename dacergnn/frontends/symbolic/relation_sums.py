@@ -17,12 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dacergnn.frontends.symbolic.call import Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import EdgeSet, PairedEdges
-from dacergnn.frontends.symbolic.expr import Expr, Several, check_unwritten, const, reached
+from dacergnn.frontends.symbolic.expr import (
+    Expr,
+    Several,
+    Untranslatable,
+    apply,
+    check_unwritten,
+    const,
+    is_over_several,
+    reached,
+)
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.relations import Relations
+from dacergnn.frontends.symbolic.value import Node, nodes_in
 from dacergnn.library_nodes.form import Shape
 
 _ALIKE = ("reshape", "sum_heads", "detach")
@@ -49,6 +58,21 @@ def summed_over_relations(
     sums = _Sums(trace, names, used, _shared(exprs))
     rewritten = [sums.of_nodes(expr) for expr in exprs]
     return sums.relations(), rewritten
+
+
+def parts_by_edges(nodes: Sequence[Node]) -> list[Node]:
+    """Returns the values over one set of edges each that values over several are computed from."""
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    waiting = [*nodes]
+    while waiting:
+        node = waiting.pop()
+        if node.real is None and node not in seen and is_over_several(node.expr):
+            waiting += nodes_in(node.call)
+        elif node.real is None and node.expr.edges is not None:
+            found[node] = None
+        seen.add(node)
+    return [*found]
 
 
 class _Sums:

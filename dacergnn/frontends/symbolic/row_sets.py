@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from dacergnn.frontends.symbolic.edges import Form, GraphFinder
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.table import VIEWS
 from dacergnn.frontends.symbolic.tape import Tape
-from dacergnn.frontends.symbolic.value import Node
+from dacergnn.frontends.symbolic.value import Node, nodes_in
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lifetime import lasting
 from dacergnn.library_nodes.form import GEMM_OPERATORS
@@ -93,15 +93,10 @@ class RowSets:
 def _passes(node: Node) -> list[Node]:
     """Returns the values that torch would compute for a value, each in a pass over its rows; products are more."""
     seen: dict[Node, None] = {}
-    waiting: list[Any] = [node]
+    waiting = [node]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, Node):
-            if item.real is None and item not in seen:
-                seen[item] = None
-                waiting.extend(item.call[1:3])
-        elif type(item) in (tuple, list):
-            waiting.extend(item)
-        elif type(item) is dict:
-            waiting.extend(item.values())
+        if item.real is None and item not in seen:
+            seen[item] = None
+            waiting += nodes_in(item.call[1:3])
     return [n for n in seen if n.expr.op not in GEMM_OPERATORS and n.call and n.call[0] not in VIEWS]

@@ -13,23 +13,26 @@ from torch.autograd import forward_ad
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource, in_shape
-from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
 from dacergnn.frontends.symbolic.expr import (
     Expr,
     Several,
+    Untranslatable,
     check_unwritten,
     has_gradient,
+    is_over_several,
+    needs_edges,
     reached,
     settle,
     squeezed,
+    unviewed,
     with_gradients,
 )
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
 from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.region import region
-from dacergnn.frontends.symbolic.relation_sums import summed_over_relations
+from dacergnn.frontends.symbolic.relation_sums import parts_by_edges, summed_over_relations
 from dacergnn.frontends.symbolic.row_sets import RowSet, RowSets
 from dacergnn.frontends.symbolic.runtime import Runtime
 from dacergnn.frontends.symbolic.sizes import number
@@ -195,13 +198,13 @@ class Trace(Notes):
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Computes the nodes that have not been computed yet."""
-        self._add_up([node for node in nodes if node.real is None and _is_over_several(node.expr)])
+        self._add_up([node for node in nodes if node.real is None and is_over_several(node.expr)])
         pending: dict[tuple[EdgeSet | RowSet, torch.dtype], list[Node]] = {}
         for node in nodes:
             if node.real is not None:
                 continue
             edges = node.expr.edges
-            if not _needs_edges(node.expr):
+            if not needs_edges(node.expr):
                 may_run = self.runtime.in_torch and self.takes(node.elements) and unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None or isinstance(edges, Several):
@@ -233,7 +236,7 @@ class Trace(Notes):
                     edges, rewritten = summed_over_relations(self, self.runtime.names, exprs, used)
                     self._run(edges, group, rewritten)
             except (Untranslatable, UnsupportedCallError):
-                self.materialise(_parts_by_edges(group))
+                self.materialise(parts_by_edges(group))
 
     def leave_edges(self, node: Node) -> None:
         """Computes what a value of nodes depends on by some edges, before it is gathered along others.
@@ -415,45 +418,6 @@ def _shaped(tensor: Tensor, node: Node) -> Tensor:
     return in_shape(tensor, *map(number, node.shape))  # this comparison is none of the call's own
 
 
-def unviewed(expr: Expr) -> Expr:
-    """Returns the expression that a value of a program is a view of; torch makes the view."""
-    while expr.op == "reshape":
-        (expr,) = expr.args
-    return expr
-
-
-def _is_over_several(expr: Expr) -> bool:
-    """Returns whether values over several sets of edges are left to be computed for an expression."""
-    if isinstance(expr.edges, Several):
-        settle(expr)
-    return isinstance(expr.edges, Several)
-
-
-def _parts_by_edges(nodes: Sequence[Node]) -> list[Node]:
-    """Returns the values over one set of edges each that values over several are computed from."""
-    found: dict[Node, None] = {}
-    seen: set[Node] = set()
-    waiting: list[Any] = [*nodes]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, Node):
-            if isinstance(item.expr.edges, Several):
-                waiting += [item.call] if item.real is None and item not in seen else []
-                seen.add(item)
-            elif item.expr.edges is not None:
-                found[item] = None
-        elif type(item) in (tuple, list):
-            waiting.extend(item)
-        elif type(item) is dict:
-            waiting.extend(item.values())
-    return [*found]
-
-
 def _is_rows(node: Node) -> bool:
     """Returns whether a value has numbers for each node."""
     return node.dtype == node.elements and not (node.expr.on_edges or node.expr.uniform)
-
-
-def _needs_edges(expr: Expr) -> bool:
-    """Returns whether a gather or an aggregation is left to be computed."""
-    return any(e.op in ("gather", "aggregate", "degree") for e in reached([expr]))

@@ -43,6 +43,15 @@ def _tensors(tree: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
 
 
+def nodes_in(tree: Any) -> Iterator[Node]:
+    """Yields the nodes in tuples, lists and dictionaries."""
+    if isinstance(tree, Node):
+        yield tree
+    elif type(tree) in (tuple, list, dict):
+        for item in tree.values() if type(tree) is dict else tree:
+            yield from nodes_in(item)
+
+
 class Aliases(list["weakref.ref[Value]"]):
     """Lists all values that would share memory with one of them; ``exposed`` if a tensor of torch does, too."""
 

@@ -13,9 +13,8 @@ from torch._ops import HigherOrderOperator
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic import Trace, callers
-from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EdgeSet, EndIndex, JoinedIndex, PairedEdges, end_index, plain
-from dacergnn.frontends.symbolic.expr import const
+from dacergnn.frontends.symbolic.expr import Untranslatable, const
 from dacergnn.frontends.symbolic.indexing import INDEXING
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.record import ABOUT, writes
