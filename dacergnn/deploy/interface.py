@@ -14,6 +14,7 @@ import torch
 
 from dacergnn._version import VERSION
 from dacergnn.deploy.forms import Form, Kind
+from dacergnn.deploy.literals import literal
 from dacergnn.deploy.network import Array, Network
 from dacergnn.deploy.types import c_type
 from dacergnn.deploy.weights import WeightFile
@@ -220,16 +221,10 @@ def source(name: str, form: Form, weights: WeightFile, order: Sequence[str], fil
         last=kind.last, last_name=re.split(r"\W+", kind.last)[-1],
         declarations=form.declarations, tables=form.tables, fields=form.fields,
         offsets=", ".join(str(weights.offsets[own]) for own in order) or "0", weight_count=len(order),
-        header=_literal(weights.header), header_bytes=len(weights.header), weight_bytes=weights.size,
+        header=literal(weights.header), header_bytes=len(weights.header), weight_bytes=weights.size,
         embedded="" if file is None else _EMBEDDED.substitute(name=name, file=file),
         address="nullptr" if file is None else f"{name}_weights",
     )  # fmt: skip
-
-
-def _literal(text: bytes) -> str:
-    """Returns bytes as a literal of C++, in pieces that compilers take."""
-    pieces = [text[i : i + 100] for i in range(0, len(text), 100)]
-    return "\n".join('"' + "".join(f"\\{byte:03o}" for byte in piece) + '"' for piece in pieces)
 
 
 def manifest(name: str, network: Network, facts: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from dacergnn.config import Config
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import Array, CheckSizes, Constant, Input, Network, Step
+from dacergnn.deploy.network import Array, Constant, Input, Network
 from dacergnn.deploy.operations import OPERATIONS
 from dacergnn.deploy.places import refusal
 from dacergnn.deploy.sizes import size_of
@@ -214,15 +214,15 @@ class Reader(NetworkBuilder):
 
     def _check_ranges(self) -> None:
         """Adds the conditions on sizes that the model was exported under."""
-        checks: list[Step] = []
+        own = {size for array in self.inputs for size in array.shape for size in size.free_symbols}
+        others, self.steps = self.steps, []
         for symbol, bounds in self.program.range_constraints.items():
             low, high = bounds.lower, bounds.upper
-            if isinstance(low, sympy.Integer) and int(low) > 2:  # torch takes 2 for every open size
-                checks.append(CheckSizes(sympy.Ge(symbol, low), f"a size of at least {low}"))
-            if isinstance(high, sympy.Integer):
-                checks.append(CheckSizes(sympy.Le(symbol, high), f"a size of at most {high}"))
-        own = {size for array in self.inputs for size in array.shape for size in size.free_symbols}
-        self.steps[:0] = [check for check in checks if check.condition.free_symbols <= own]  # pyright: ignore[reportAttributeAccessIssue]
+            if symbol in own and isinstance(low, sympy.Integer) and int(low) > 2:  # torch takes 2 for every open size
+                self.check_sizes(sympy.Ge(symbol, low), f"a size of at least {low}")
+            if symbol in own and isinstance(high, sympy.Integer):
+                self.check_sizes(sympy.Le(symbol, high), f"a size of at most {high}")
+        self.steps += others
 
 
 def _makes(node: fx.Node) -> bool:
