@@ -29,7 +29,7 @@ from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.refusals import spelled
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
-from dacergnn.modules.capture.structures import flat, tensors_in, with_numbers
+from dacergnn.modules.capture.structures import flat, mapped, tensors_in, with_numbers
 from dacergnn.modules.capture.uses import last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
 
@@ -342,17 +342,7 @@ class _Run:
 
     def _filled(self, tree: Any) -> Any:
         """Returns arguments of a node with what other nodes have made; lists as torch's own functions take them."""
-        if isinstance(tree, fx.Node):
-            return self.made[tree]
-        if isinstance(tree, tuple):
-            return tuple([self._filled(v) for v in tree])
-        if isinstance(tree, list):
-            return [self._filled(v) for v in tree]
-        if isinstance(tree, Mapping):
-            return {k: self._filled(v) for k, v in tree.items()}
-        if isinstance(tree, slice):
-            return slice(*[self._filled(v) for v in (tree.start, tree.stop, tree.step)])
-        return tree
+        return mapped(tree, lambda leaf: self.made[leaf] if isinstance(leaf, fx.Node) else leaf)
 
 
 def _of_numbers(function: Any) -> bool:
