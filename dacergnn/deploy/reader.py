@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +26,7 @@ from dacergnn.frontends.symbolic.edges import SIDES, EndIndex, PairedEdges, end_
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import find_ends
 from dacergnn.modules.capture.integers import Integers
-from dacergnn.modules.capture.uses import last_uses
+from dacergnn.modules.capture.uses import last_uses, needed
 
 
 class Reader(NetworkBuilder):
@@ -65,7 +65,7 @@ class Reader(NetworkBuilder):
                     self.known[node] = self._input(node, next(labels))
                 else:
                     self.known[node] = self.constant(self._tensor(spec), spec.target or node.name)
-        for node in self._needed(self.ends):
+        for node in needed(graph, self.ends, lambda node: node.all_input_nodes):
             self._read(node)
         for node in graph.nodes:
             if node.op == "output":
@@ -93,14 +93,6 @@ class Reader(NetworkBuilder):
             for node in graph.nodes:
                 if integers.same(node) in rows:
                     self.ends[node] = end_index(edges, *rows[integers.same(node)])
-
-    def _needed(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
-        """Returns nodes and all that they are computed from, in order."""
-        found = {*nodes}
-        for node in reversed(self.program.graph.nodes):
-            if node in found:
-                found.update(node.all_input_nodes)
-        return [node for node in self.program.graph.nodes if node in found]
 
     def _read(self, node: fx.Node) -> None:
         if node in self.known and node not in self.ends:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable
 
 from torch import fx
 
@@ -33,6 +34,15 @@ def results_in_use(graph: fx.Graph) -> set[fx.Node]:
     """Returns the results of a graph that other nodes use as well."""
     (output,) = [node for node in graph.nodes if node.op == "output"]
     return {node for node in output.all_input_nodes if len(node.users) > 1}
+
+
+def needed(graph: fx.Graph, nodes: Iterable[fx.Node], inputs: Callable[[fx.Node], Iterable[fx.Node]]) -> list[fx.Node]:
+    """Returns nodes and all that they are computed from, in order; ``inputs`` tells what a node is computed from."""
+    found = {*nodes}
+    for node in reversed(graph.nodes):
+        if node in found:
+            found.update(inputs(node))
+    return [node for node in graph.nodes if node in found]
 
 
 def last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
