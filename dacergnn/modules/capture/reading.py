@@ -26,7 +26,7 @@ from dacergnn.frontends.symbolic.value import Value, values_in
 from dacergnn.modules.capture.counted_nodes import count_nodes
 from dacergnn.modules.capture.ends import Ends, along_parts, find_ends, gather_of, is_view
 from dacergnn.modules.capture.integers import Integers
-from dacergnn.modules.capture.refusals import spelled
+from dacergnn.modules.capture.refusals import public_name
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
 from dacergnn.modules.capture.structures import flat, mapped, tensors_in, with_numbers
@@ -224,7 +224,7 @@ class _Run:
             return function(*args)  # a part of several results
         known = function in (*_SETS_MODES, torch.Size) or _of_numbers(function)
         if not (tensors_in(example) or tensors_in((args, kwargs)) or known):
-            raise UnsupportedCallError(f"{spelled(function)} is called ({callers.caller_text()}).")
+            raise UnsupportedCallError(f"{public_name(function)} is called ({callers.caller_text()}).")
         result = self._called(function, args, kwargs)
         self._tie(example, result)
         apart = function is run_layer  # results of a layer share memory, but no rows
@@ -307,7 +307,7 @@ class _Run:
         if tensors_in(result) or (result is None and tensors_in((args, kwargs))):
             self.tape.called(function, args, kwargs, result)
         elif function not in ABOUT and not _of_numbers(function):
-            raise UnsupportedCallError(f"{spelled(function)} is called ({callers.caller_text()}).")
+            raise UnsupportedCallError(f"{public_name(function)} is called ({callers.caller_text()}).")
         return result
 
     def _constant(self, value: float, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -80,7 +80,7 @@ def failure(error: Exception) -> str:
     return f"{text} ({Path(last.filename).name}, line {last.lineno}, in {last.name})."
 
 
-def spelled(function: Any) -> str:
+def public_name(function: Any) -> str:
     """Returns the name of a function in a graph as users know it."""
     name = getattr(function, "__name__", str(function))
     return f"NumPy's {name.removeprefix('wrapped_')}" if name.startswith("wrapped_") else name.removeprefix("_enter_")
