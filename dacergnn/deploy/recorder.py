@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy
 import torch
@@ -76,6 +76,8 @@ class Recorder(Trace):
     Args:
         parts: Takes the steps.
     """
+
+    joins_relations: ClassVar[bool] = False
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(_Surroundings())

@@ -68,13 +68,17 @@ def join_types(
     )
 
 
+OWN_DESTINATIONS = -1
+"""Stands for the type of destinations that are no sources, and all of one type."""
+
+
 class Part(NamedTuple):
     """Holds edges of one type, with node ids local to the types of their ends.
 
     Args:
         edges: [2, E], sources in row 0.
         number: The edge type.
-        ends: Types of sources and destinations.
+        ends: Types of sources and destinations; of the latter, `OWN_DESTINATIONS` in all parts or in none.
         label: The name of the edges in errors.
     """
 
@@ -95,7 +99,7 @@ def canonical_parts(
 
     Args:
         parts: At least one; the user's edges have the order of the parts.
-        counts: Number of nodes of each type.
+        counts: Number of nodes of each type; of sources, if destinations are other nodes.
         num_dst: The number of nodes that are destinations; None for all.
 
     Raises:
@@ -105,18 +109,20 @@ def canonical_parts(
     starts = [*accumulate(counts, initial=0)]
     num_src, num_types = starts[-1], len(edge_type_names)
     num_dst = num_src if num_dst is None else num_dst
+    bipartite = parts[0].ends[1] == OWN_DESTINATIONS
     size = sum([p.edges.size(1) for p in parts])
     dtype = torch.int32 if max(size, num_types * num_src) < INT32_LIMIT else torch.int64
-    nodes = [*zip(counts, starts, strict=False)]
+    nodes = [*zip(counts, starts, strict=False), (num_dst, 0)]  # own destinations stand last
     described = [(p.edges, p.number, nodes[p.ends[0]], nodes[p.ends[1]]) for p in parts]
     at_hand = all(sorting.at_hand(p.edges) for p in parts)
     order_and_vectors = native_sorting.joined_parts(described, counts, dtype) if at_hand else None
     if order_and_vectors is None:
         return canonical_order(_joined(parts, counts, starts, edge_type_names, node_type_names, num_dst))
     order, (dst, src, types, node_types) = order_and_vectors
+    dst_types = torch.zeros(num_dst, dtype=dtype) if bipartite else node_types[:num_dst]
     ordered = EdgeList(
         src, dst, types if num_types > 1 else all_zero(src), num_src, num_dst, num_types, node_types,
-        node_types[:num_dst], len(counts), False, edge_type_names, node_type_names, in_order=True,
+        dst_types, len(counts), bipartite, edge_type_names, node_type_names, in_order=True,
         single_typed=len({p.number for p in parts}) == len({(p.number, p.ends) for p in parts}),
     )  # fmt: skip
     return ordered, order
@@ -128,16 +134,19 @@ def _joined(
 ) -> EdgeList:  # fmt: skip
     """Returns edges of several types in the user's order, by operations of torch, which also work on devices."""
     device = parts[0].edges.device
-    ranges = [index_range for p in parts for index_range in _id_ranges(p, counts, node_type_names)]
+    ranges = [index_range for p in parts for index_range in _id_ranges(p, counts, node_type_names, num_dst)]
     edges = torch.cat([p.edges for p in parts], dim=1)
     part = repeated([p.edges.size(1) for p in parts], device)
+    starts = [*starts[:-1], 0]  # own destinations stand last
     first = [[starts[p.ends[row]] for p in parts] for row in (0, 1)]
     edges += torch.tensor(first, dtype=edges.dtype, device=device).index_select(1, part)
     numbers = torch.tensor([p.number for p in parts], device=device)
+    node_type: Any = repeated(counts, device)
+    bipartite = parts[0].ends[1] == OWN_DESTINATIONS
     return make_edge_list(
-        edges, numbers.index_select(0, part), num_nodes=(starts[-1], num_dst), num_edge_types=len(edge_type_names),
-        num_node_types=len(counts), node_type=repeated(counts, device), edge_type_names=edge_type_names,
-        node_type_names=node_type_names, given_as=ranges,
+        edges, numbers.index_select(0, part), num_nodes=(sum(counts), num_dst), num_edge_types=len(edge_type_names),
+        num_node_types=len(counts), node_type=(node_type, repeated([num_dst], device)) if bipartite else node_type,
+        bipartite=bipartite, edge_type_names=edge_type_names, node_type_names=node_type_names, given_as=ranges,
     )  # fmt: skip
 
 
@@ -146,9 +155,12 @@ def check_ids(part: Part, counts: Sequence[int], node_type_names: Sequence[str])
     check_ranges(*_id_ranges(part, counts, node_type_names))
 
 
-def _id_ranges(part: Part, counts: Sequence[int], node_type_names: Sequence[str]) -> list[IndexRange]:
+def _id_ranges(
+    part: Part, counts: Sequence[int], node_type_names: Sequence[str], num_dst: int = 0
+) -> list[IndexRange]:
+    counts, kinds = [*counts, num_dst], [*[f"{name} nodes" for name in node_type_names], "destination nodes"]
     return [
-        IndexRange(f"{part.label}[{row}]", ids, counts[end], f"{node_type_names[end]} nodes", "x_dict")
+        IndexRange(f"{part.label}[{row}]", ids, counts[end], kinds[end], "x_dict")
         for row, (ids, end) in enumerate(zip(part.edges.unbind(), part.ends, strict=True))
     ]
 

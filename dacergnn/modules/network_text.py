@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from dacergnn.frontends.symbolic.edges import EdgeForm, PartedForm
+from dacergnn.frontends.symbolic.relations import RelationsForm
 from dacergnn.frontends.symbolic.row_sets import RowsForm
 from dacergnn.frontends.symbolic.steps import Extent, Input, Own, ProgramRun, Slot, Step, TorchCall
 
@@ -45,6 +46,8 @@ class NetworkText:
     def _edges(self, edges: Any) -> str:
         if isinstance(edges, RowsForm):
             return f"{self._text(edges.rows)} rows"
+        if isinstance(edges, RelationsForm):
+            return f"relations({', '.join(map(self._edges, edges.relations))})"
         if isinstance(edges, PartedForm):
             return f"{self._text(edges.parts)} graphs of {self._edges(edges.one)}"
         if not isinstance(edges, EdgeForm):

@@ -17,6 +17,10 @@ WITHOUT_GRADIENT = ("detach", "gt", "ge", "eq")
 _SERIAL = count()
 
 
+class Several(frozenset[EdgeSet]):
+    """Holds the sets of edges whose values of nodes are added."""
+
+
 class Expr:
     """Represents a row value of the program form that is not bound to a row space yet.
 
@@ -25,7 +29,8 @@ class Expr:
             and type), or an operator of the program form.
         args: The operands.
         data: Its other parts: "row" or "one" of a leaf, the number of a constant, the end point ("src",
-            "dst") of a gather, end point and reduction of an aggregation, the integers of an operator.
+            "dst") of a gather, end point and reduction of an aggregation and, if its rows are no edges, their space;
+            the integers of an operator.
         shape: Row shape without axes of size one, so that there are fewer forms of the same value.
         tensor: The tensor of a leaf.
     """
@@ -40,20 +45,21 @@ class Expr:
         shape: Shape = (),
         tensor: Tensor | None = None,
     ) -> None:
-        self.op, self.data, self.shape, self.tensor = op, data, shape, tensor
+        self.op, self.shape, self.tensor = op, shape, tensor
+        self.data: tuple[Any, ...] = data
         self.args: tuple[Expr, ...] = args
         self.version = version(tensor)
         self.serial = next(_SERIAL)
         self.caller: Caller | None = None
         """The instruction of the layer's code that made it; None for a part of what that made."""
-        self.edges: EdgeSet | None = None
-        """The edges that it depends on by a gather or an aggregation."""
+        self.edges: EdgeSet | Several | None = None
+        """The edges that it depends on by a gather or an aggregation; a sum of values of nodes may have several."""
         self.on_edges = False
         """Tells whether a gather gives it one row for each edge; for a leaf this is not known yet."""
         self.uniform = op == "const" or data == ("one",)
         """Tells whether all rows are the same."""
         if args:
-            self.edges = next((a.edges for a in args if a.edges is not None), None)
+            self.edges = _edges_of(args)
             self.on_edges = True in [a.on_edges for a in args]
             self.uniform = False not in [a.uniform for a in args]
 
@@ -62,6 +68,13 @@ class Expr:
         self.op, self.args, self.data, self.tensor = "leaf", (), ("row",), tensor
         self.version = version(tensor)
         self.edges, self.on_edges, self.uniform = None, False, False
+
+
+def _edges_of(args: Iterable[Expr]) -> EdgeSet | Several | None:
+    found = {a.edges: None for a in args if a.edges is not None}
+    if len(found) < 2:
+        return next(iter(found), None)
+    return Several(s for edges in found for s in (edges if isinstance(edges, Several) else (edges,)))
 
 
 def reached(exprs: Iterable[Expr]) -> list[Expr]:
@@ -74,6 +87,13 @@ def reached(exprs: Iterable[Expr]) -> list[Expr]:
             by_serial[expr.serial] = expr
             waiting += expr.args
     return [by_serial[serial] for serial in sorted(by_serial)]
+
+
+def settle(expr: Expr) -> None:
+    """Finds anew which edges a value of nodes depends on, after some that it is computed from have become leaves."""
+    for one in reached([expr]):
+        if one.args and one.op not in ("gather", "aggregate"):
+            one.edges = _edges_of(one.args)
 
 
 def with_gradients(exprs: Iterable[Expr]) -> Iterator[Expr]:

@@ -12,7 +12,7 @@ from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.axes import part_of
 from dacergnn.frontends.symbolic.call import LayerCall, Untranslatable, apply
 from dacergnn.frontends.symbolic.edges import TYPES, EdgeIndex, EdgeSet, EndIndex, JoinedIndex, row_of, untracked
-from dacergnn.frontends.symbolic.expr import Expr
+from dacergnn.frontends.symbolic.expr import Expr, const
 from dacergnn.frontends.symbolic.joined import joined_ends, split
 from dacergnn.frontends.symbolic.shapes import known_sizes, with_rows
 from dacergnn.frontends.symbolic.sizes import number
@@ -54,7 +54,7 @@ def gathered(trace: Trace, x: Value, edges: EdgeSet, side: str, call: tuple[Any,
     if x.node.expr.on_edges:
         raise Untranslatable
     if x.node.expr.edges not in (None, edges):
-        trace.materialise([x.node])
+        trace.leave_edges(x.node)
     shape = torch.Size((edges.count, *x.shape[1:]))
     return trace.record(_gathered(x.node.expr, edges, side), shape, x.dtype, call)
 
@@ -180,10 +180,16 @@ def _scatter(
         empty = False
     elif src.shape[0] != edges.count:
         raise Untranslatable
-    if start.on_edges or any(e.edges not in (None, edges) for e in (start, expr)):
+    others = start.edges not in (None, edges)
+    if start.on_edges or expr.edges not in (None, edges) or (others and not trace.joins_relations):
         raise Untranslatable
     edges.set_rows(index.side, target.shape[0])
     expr = reduced(expr, edges, index.side, reduction, target.dtype)
+    if others:  # a sum over several sets of edges, whose parts torch can add
+        zeros = trace.record(const(0.0), target.shape, target.dtype, (torch.zeros_like, (target.node,), {}, None))
+        added = (function, (zeros.node, *in_torch[1][1:]), options, None)
+        part = trace.record(expr, target.shape, target.dtype, added)
+        in_torch = torch.add, (target.node, part.node), {}, None
     if not empty:
         expr = apply("add", start, expr)
     return trace.record(expr, target.shape, target.dtype, in_torch)

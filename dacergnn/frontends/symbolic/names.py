@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -23,7 +23,7 @@ class Names:
     """Holds the name of a layer's programs, and names of inputs by the ids of their tensors; some may be equal."""
 
     program: str = "layer"
-    inputs: Mapping[int, str] = field(default_factory=dict[int, str])
+    inputs: dict[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
     def of_paths(cls, kind: str, tensors: Iterable[tuple[str, Tensor]]) -> Names:
@@ -35,6 +35,11 @@ class Names:
         named = [(_short(path), tensor) for path, tensor in tensors]
         inputs = {id(tensor): name for name, tensor in reversed(named) if _is_readable(name)}
         return cls(kind if _is_readable(kind) else cls.program, inputs)
+
+    def follow(self, made: Tensor, tensor: Tensor) -> None:
+        """Gives what is made of a tensor its name."""
+        if id(tensor) in self.inputs:
+            self.inputs[id(made)] = self.inputs[id(tensor)]
 
 
 def _short(path: str) -> str:

@@ -48,6 +48,7 @@ ABOUT = {
 }  # fmt: skip
 """Functions that depend on shape and type alone."""
 
+_ADDITIONS = (RULES[torch.add], RULES[torch.sub])
 OF_GRADIENTS = ("grad", "grad_fn", "is_leaf", "retains_grad", "_version", "_base", "output_nr")
 """Attributes that tell how a tensor was computed; a recorded value has those of the tensor that it becomes."""
 
@@ -153,7 +154,7 @@ def apply_rule(
 ) -> Any:
     """Records one function as the rule says."""
     if len(values) > 1:
-        _one_set_of_edges(trace, values)
+        _one_set_of_edges(trace, rule, values)
     try:
         result = result_shape(func, args, kwargs)
     except NotImplementedError as error:
@@ -196,10 +197,14 @@ def _nodes(tree: Any) -> Any:
     return tree
 
 
-def _one_set_of_edges(trace: Trace, values: list[Value]) -> None:
-    """Computes the values that depend on other edges than the last ones, since a program is about one graph."""
+def _one_set_of_edges(trace: Trace, rule: Rule, values: list[Value]) -> None:
+    """Computes the values that depend on other edges than the last ones, since a program is about one graph.
+
+    What is added waits, since sums over several sets of edges may be one program.
+    """
     edges = {v.node.expr.edges: None for v in values if v.node.expr.edges is not None}
-    if len(edges) < 2:
+    waits = rule in _ADDITIONS and trace.joins_relations and not any(v.node.expr.on_edges for v in values)
+    if len(edges) < 2 or waits:
         return
     last = list(edges)[-1]
     for value in values:

@@ -10,7 +10,7 @@ from typing import Any
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.frontend import ProgramSource, spec
 from dacergnn.frontends.symbolic.callers import Caller, place_of
-from dacergnn.frontends.symbolic.edges import SIDES
+from dacergnn.frontends.symbolic.edges import SIDES, TYPES
 from dacergnn.frontends.symbolic.expr import Expr, reached
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.library_nodes import form
@@ -145,10 +145,11 @@ class _Emitter:
         space = self.spaces[i]
         assert space is not None
         if op == "aggregate":
-            side, reduction = data
+            side, reduction, *rows = data
             value = self._expression(args[0])
             place = self.places[i if args[0] in self.names else args[0]]  # the message tells most
-            self.statements.append((space, Statement("E", Ref(self.names[i], side), reduction, value, place)))
+            statement = Statement(rows[0] if rows else "E", Ref(self.names[i], side), reduction, value, place)
+            self.statements.append((space, statement))
         else:
             value = self._expression(i, top=True)
             self.statements.append((space, Statement(space, Ref(self.names[i]), "=", value, self.places[i])))
@@ -173,14 +174,14 @@ class _Emitter:
         lines: list[tuple[str, Place | None]] = []
         last: tuple[str, ...] = ()
         for space, statement in self.statements:
-            if statement.target.path in SIDES:
+            if statement.target.path in SIDES and statement.space == "E":
                 node = "dst" if statement.target.path == "dst" else "src"
                 edges = "incoming_edges" if node == "dst" else "outgoing_edges"
                 heads = (self._head(space), f"for e in n.{edges}():")
                 text = statement_text(statement, "e", {node: "n"})
             else:
-                heads = (self._head("E" if statement.target.path else space),)
-                text = statement_text(statement, "e" if statement.target.path else None)
+                heads = (self._head(statement.space if statement.target.path else space),)
+                text = statement_text(statement)
             shared = 0
             while shared < min(len(heads), len(last)) and heads[shared] == last[shared]:
                 shared += 1
@@ -229,9 +230,9 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
 
     for i, (op, args, data, _) in enumerate(steps):
         if op in ("gather", "aggregate"):
-            if data[0] != "ntype":  # it has the row space of the values that it is used with
+            if data[0] not in TYPES:  # they have the row space of the values that they are used with
                 mark(i, "E" if op == "gather" else ends[data[0]])
-            mark(args[0], ends[data[0]] if op == "gather" else "E")
+            mark(args[0], ends[data[0]] if op == "gather" else data[2] if len(data) > 2 else "E")
         elif op == "join":
             raise UnsupportedCallError("messages that are joined with rows of nodes have a form as a sum only.")
         elif op == "degree":
@@ -244,8 +245,8 @@ def _spaces(steps: tuple[Step, ...], bipartite: bool) -> list[str | None]:
                 if not uniform[a]:
                     join(a, i)
     for i, (op, _, data, _) in enumerate(steps):
-        if op == "gather" and data[0] == "ntype":  # rows of sources, unless other values decide
-            known.setdefault(find(i), ends["src"])
+        if op == "gather" and data[0] in TYPES:  # rows of sources or edges, unless other values decide
+            known.setdefault(find(i), ends["src"] if data[0] == "ntype" else "E")
     # Values that no edge leads to or from are rows of nodes.
     spaces = [None if uniform[i] else known.get(find(i), ends["src"]) for i in range(len(steps))]
     return spaces if bipartite else _sides(steps, spaces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,17 +13,29 @@ from torch.autograd import forward_ad
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
 from dacergnn.frontends.frontend import ProgramSource, in_shape
+from dacergnn.frontends.symbolic.call import Untranslatable
 from dacergnn.frontends.symbolic.callers import caller_text, find_caller
 from dacergnn.frontends.symbolic.edges import EdgeSet, plain, unseen
-from dacergnn.frontends.symbolic.expr import Expr, check_unwritten, has_gradient, reached, squeezed, with_gradients
+from dacergnn.frontends.symbolic.expr import (
+    Expr,
+    Several,
+    check_unwritten,
+    has_gradient,
+    reached,
+    settle,
+    squeezed,
+    with_gradients,
+)
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
 from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.region import region
+from dacergnn.frontends.symbolic.relation_sums import summed_over_relations
 from dacergnn.frontends.symbolic.row_sets import RowSet, RowSets
 from dacergnn.frontends.symbolic.runtime import Runtime
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.value import CLONES, Node, Value, replaced, values_in
 from dacergnn.graph.checks import has_kernels
+from dacergnn.library_nodes.form import GEMM_OPERATORS
 
 is_alias_of: Any = torch._C._is_alias_of  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
 _WITHOUT_MEMORY = (Tensor, tuple, list, int, float, bool, complex, str, type(None), torch.Size)
@@ -47,6 +59,9 @@ class Trace(Notes):
     Functions that the program form expresses are recorded. Other functions of values of nodes run in torch, after
     their arguments have been computed.
     """
+
+    joins_relations: ClassVar[bool] = True
+    """Tells whether sums over several sets of edges wait, to become one program."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.tape)
@@ -180,6 +195,7 @@ class Trace(Notes):
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Computes the nodes that have not been computed yet."""
+        self._add_up([node for node in nodes if node.real is None and isinstance(node.expr.edges, Several)])
         pending: dict[tuple[EdgeSet | RowSet, torch.dtype], list[Node]] = {}
         for node in nodes:
             if node.real is not None:
@@ -188,7 +204,7 @@ class Trace(Notes):
             if not _needs_edges(node.expr):
                 may_run = self.takes(node.elements) and unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
-            if edges is None:
+            if edges is None or isinstance(edges, Several):
                 with self._outermost():
                     self._replay(node)
             else:
@@ -197,6 +213,40 @@ class Trace(Notes):
             group += self._passed(group)
             with self._outermost():
                 self._compute(edges, group)
+
+    def _add_up(self, nodes: Sequence[Node]) -> None:
+        """Computes values over several sets of edges by one program; where none can, each set by a program of its own.
+
+        All values of the same sets are computed at once. What their parts are added to is left to torch then.
+        """
+        by_sets: dict[object, list[Node]] = {}
+        for node in nodes:
+            by_sets.setdefault((node.expr.edges, node.elements), []).append(node)
+        for group in by_sets.values():
+            group += self._passed(group)
+            try:
+                with self._outermost(), unseen():
+                    exprs = [unviewed(node.expr) for node in group]
+                    alone = [v.node.expr for v in self._in_use() if isinstance(v.node.expr.edges, EdgeSet)]
+                    used = {expr.serial for expr in reached(alone)}
+                    edges, rewritten = summed_over_relations(self, self.runtime.names, exprs, used)
+                    self._run(edges, group, rewritten)
+            except (Untranslatable, UnsupportedCallError):
+                self.materialise(_parts_by_edges(group))
+
+    def leave_edges(self, node: Node) -> None:
+        """Computes what a value of nodes depends on by some edges, before it is gathered along others.
+
+        Values in use that it is computed from are enough: products of them join a program along the other edges, as
+        what other relations make of the same values does.
+        """
+        used = self._passed([node])
+        products = [e for e in reached([node.expr]) if e.op in GEMM_OPERATORS]
+        made = {e.serial for e in products if any(u.expr in reached([e]) for u in used)}
+        self.materialise([u for u in used if made.isdisjoint(e.serial for e in reached([u.expr]))])
+        settle(node.expr)
+        if node.expr.edges is not None:
+            self.materialise([node])
 
     def begin_anew(self, gathered: Sequence[Value]) -> None:
         """Computes all values in use, so that a new program begins, if a program would be large with these values.
@@ -285,10 +335,17 @@ class Trace(Notes):
                 for node in nodes:
                     self._replay(node)
 
-    def _run(self, edges: EdgeSet | RowSet, nodes: list[Node]) -> None:
-        exprs = list({id(e): e for e in (unviewed(n.expr) for n in nodes)}.values())
-        program, outputs, leaves, spaces = region(exprs, edges.bipartite, self.runtime.names)
-        leaves = self._without_past(leaves, exprs)
+    def _run(self, edges: EdgeSet | RowSet, nodes: Sequence[Node], rewritten: Sequence[Expr] | None = None) -> None:
+        """Runs one program for some values along one set of edges.
+
+        Args:
+            rewritten: The expressions of the values in terms of these edges, if they are over others.
+        """
+        exprs = [unviewed(n.expr) for n in nodes]
+        of_values = {e.serial: form for e, form in zip(exprs, exprs if rewritten is None else rewritten, strict=True)}
+        exprs, forms = list({id(e): e for e in exprs}.values()), list(of_values.values())
+        program, outputs, leaves, spaces = region(forms, edges.bipartite, self.runtime.names)
+        leaves = self._without_past(leaves, forms)
         if not edges.unwritten:
             raise UnsupportedCallError("edges, or their types, are written to in place after they have been used.")
         computed = self.run_program(program, edges, leaves, spaces, outputs)
@@ -362,6 +419,26 @@ def unviewed(expr: Expr) -> Expr:
     while expr.op == "reshape":
         (expr,) = expr.args
     return expr
+
+
+def _parts_by_edges(nodes: Sequence[Node]) -> list[Node]:
+    """Returns the values over one set of edges each that values over several are computed from."""
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    waiting: list[Any] = [*nodes]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Node):
+            if isinstance(item.expr.edges, Several):
+                waiting += [item.call] if item.real is None and item not in seen else []
+                seen.add(item)
+            elif item.expr.edges is not None:
+                found[item] = None
+        elif type(item) in (tuple, list):
+            waiting.extend(item)
+        elif type(item) is dict:
+            waiting.extend(item.values())
+    return [*found]
 
 
 def _is_rows(node: Node) -> bool:

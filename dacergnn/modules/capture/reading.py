@@ -29,6 +29,7 @@ from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.refusals import public_name
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
+from dacergnn.modules.capture.stacked_sums import add_stacked
 from dacergnn.modules.capture.structures import flat, mapped, tensors_in, with_numbers
 from dacergnn.modules.capture.uses import last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
@@ -56,6 +57,7 @@ class Reader:
     def __init__(self, module: fx.GraphModule) -> None:
         join_self_loops(module)
         count_nodes(module)
+        add_stacked(module)
         self.module = module
         self.inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         # torch drops what it knows of inputs when it has captured the graph.
