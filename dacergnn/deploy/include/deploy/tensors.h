@@ -13,8 +13,9 @@ namespace deploy {
 template <class T>
 void copy_rows(T *to, std::int64_t to_stride, const T *from, std::int64_t from_stride, std::int64_t rows,
                std::int64_t width) {
+  if (rows * width == 0) return;  // addresses may be null
   if (to_stride == width && from_stride == width) {
-    if (rows * width != 0) std::memcpy(to, from, static_cast<std::size_t>(rows * width) * sizeof(T));
+    std::memcpy(to, from, static_cast<std::size_t>(rows * width) * sizeof(T));
     return;
   }
   for (std::int64_t i = 0; i < rows; ++i)
