@@ -76,8 +76,7 @@ class _Sums:
         ]
         first = [of_relation.index(block) for block in range(len(blocks))]
         for joined, parts in self._sources:
-            rows = [parts[relation] for relation in first]
-            joined.becomes_leaf(self._tensor(rows[0]) if len(rows) == 1 else self._joined(rows, torch.cat))
+            joined.becomes_leaf(self._joined([parts[relation] for relation in first], in_blocks))
         return Relations(self.sets, of_relation, [self.sets[relation].sizes[0] for relation in first])
 
     def of_nodes(self, expr: Expr) -> Expr:
@@ -122,10 +121,10 @@ class _Sums:
             self._collect(expr.args[0], terms, wrap)
             self._collect(expr.args[1], terms, wrap if expr.op == "add" else lambda t: wrap(_negative(t)))
             return
-        sums = [place for place, operand in enumerate(expr.args) if operand.op in ("add", "sub") and operand.edges]
-        scaled = expr.op == "mul" or (expr.op == "div" and sums == [0])
-        if len(sums) == 1 and scaled and expr.args[1 - sums[0]].uniform:
-            self._collect(expr.args[sums[0]], terms, lambda t: wrap(_with_operand(expr, sums[0], t)))
+        factors = [a for a in expr.args if a.uniform]
+        if expr.op in ("mul", "div") and len(factors) == 1 and not (expr.op == "div" and expr.args[0].uniform):
+            (scaled,) = [a for a in expr.args if not a.uniform]
+            self._collect(scaled, terms, lambda t: wrap(_scaled(expr.op, t, factors[0])))
         else:
             terms.append(wrap(expr))
 
@@ -315,6 +314,11 @@ def stacked(tensors: Sequence[Tensor], shape: Shape) -> Tensor:
     return torch.stack([*tensors]).view(len(tensors), *shape)
 
 
+def in_blocks(tensors: Sequence[Tensor]) -> Tensor:
+    """Returns rows one behind the other; it is another tensor than a single one, whose nodes may be destinations."""
+    return torch.cat([*tensors]) if len(tensors) > 1 else tensors[0].view_as(tensors[0])
+
+
 def total(tensors: Sequence[Tensor], shape: Shape) -> Tensor:
     """Returns the sum of tensors of the same size, in a shape.
 
@@ -345,14 +349,12 @@ def _shared(exprs: Sequence[Expr]) -> set[int]:
 
 
 def _negative(term: Expr) -> Expr:
-    return apply("mul", term, const(-1.0))
+    return _scaled("mul", term, const(-1.0))
 
 
-def _with_operand(expr: Expr, place: int, operand: Expr) -> Expr:
-    """Returns an expression with another operand at a place."""
-    args = [*expr.args]
-    args[place] = operand
-    return apply(expr.op, *args)
+def _scaled(op: str, term: Expr, factor: Expr) -> Expr:
+    """Returns a term multiplied, or divided, by a number or a constant row; products in one order, to be alike."""
+    return apply(op, term, factor) if op == "div" or factor.op == "const" else apply(op, factor, term)
 
 
 def _operands(parts: Parts, place: int) -> Parts:

@@ -195,7 +195,7 @@ class Trace(Notes):
 
     def materialise(self, nodes: Sequence[Node]) -> None:
         """Computes the nodes that have not been computed yet."""
-        self._add_up([node for node in nodes if node.real is None and isinstance(node.expr.edges, Several)])
+        self._add_up([node for node in nodes if node.real is None and _is_over_several(node.expr)])
         pending: dict[tuple[EdgeSet | RowSet, torch.dtype], list[Node]] = {}
         for node in nodes:
             if node.real is not None:
@@ -419,6 +419,13 @@ def unviewed(expr: Expr) -> Expr:
     while expr.op == "reshape":
         (expr,) = expr.args
     return expr
+
+
+def _is_over_several(expr: Expr) -> bool:
+    """Returns whether values over several sets of edges are left to be computed for an expression."""
+    if isinstance(expr.edges, Several):
+        settle(expr)
+    return isinstance(expr.edges, Several)
 
 
 def _parts_by_edges(nodes: Sequence[Node]) -> list[Node]:
