@@ -18,6 +18,7 @@ from dacergnn.deploy.torch_functions import function_of
 from dacergnn.frontends.symbolic.edges import EndIndex
 from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.value import Value
+from dacergnn.modules.capture.structures import mapped
 
 
 class NetworkBuilder(Parts):
@@ -58,9 +59,7 @@ class NetworkBuilder(Parts):
         if function is None or _computes_with_sizes(node):
             raise Untranslatable
         self.recorder.label = label_of(node)
-        args, kwargs = pytree.tree_map_only(fx.Node, self._operand, (node.args, node.kwargs))
-        args, kwargs = pytree.tree_map_only(torch.SymInt, self.recorder.number, (args, kwargs))
-        made = self.recorder.call(function, _plain(args), _plain(kwargs))
+        made = self.recorder.call(function, mapped(node.args, self._operand), mapped(node.kwargs, self._operand))
         values = node.meta["val"]
         # A norm of a batch has two more results in training.
         pairs = zip(made, values, strict=False) if isinstance(values, tuple | list) else [(made, values)]
@@ -70,7 +69,9 @@ class NetworkBuilder(Parts):
                 raise Untranslatable
         return made
 
-    def _operand(self, node: fx.Node) -> Any:
+    def _operand(self, node: Any) -> Any:
+        if not isinstance(node, fx.Node):
+            return self.recorder.number(node) if isinstance(node, torch.SymInt) else node
         value = node.meta["val"]
         if isinstance(value, int | torch.SymInt):
             return self.recorder.number(value)
@@ -92,12 +93,3 @@ def _computes_with_sizes(node: fx.Node) -> bool:
 
 def _is_open(value: Any) -> bool:
     return isinstance(value, torch.SymInt | torch.SymFloat)
-
-
-def _plain(value: Any) -> Any:
-    """Returns arguments with lists in place of torch's lists that cannot change."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple([_plain(item) for item in value])
-    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value

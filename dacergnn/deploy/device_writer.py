@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from dacergnn.deploy.graph_code import EncodedGraph
+from dacergnn.deploy.literals import literal
 from dacergnn.deploy.network import (
     Array,
+    Call,
     Constant,
-    CopyRows,
-    Fill,
-    GatherRows,
     Graph,
     Input,
     Network,
-    RowFunction,
     RunProgram,
     ScatterRows,
     Step,
@@ -27,16 +25,15 @@ from dacergnn.deploy.program_code import ProgramCode
 from dacergnn.deploy.sizes import cpp
 from dacergnn.deploy.slots import Slots
 from dacergnn.deploy.types import c_type
-from dacergnn.deploy.writer import CallWriter, quoted
+from dacergnn.deploy.writer import CallWriter
 from dacergnn.graph.spaces import parse_encoding, target_space
 from dacergnn.runtime.lower import Lowered
 
 
 def _is_on_device(step: Step) -> bool:
-    """Tells whether the device does a step: one that computes or moves floating-point numbers."""
-    if isinstance(step, CopyRows | Fill | GatherRows | ScatterRows):
-        return step.made.dtype.is_floating_point
-    return isinstance(step, RunProgram | RowFunction)
+    """Tells whether the device does a step: one that computes or moves floating-point numbers, but those of edges."""
+    has_numbers = any(array.dtype.is_floating_point for array in (*step.reads, *step.writes))
+    return isinstance(step, RunProgram) or (has_numbers and step.graph is None)
 
 
 class DeviceCallWriter(CallWriter):
@@ -128,14 +125,14 @@ class DeviceCallWriter(CallWriter):
             return
         self._made_there.add(array)
         super()._input_address(array, where)
-        self._add(f"deploy::check_on_device(context, {where}.data, {_size(array)}, {quoted(array.label)});")
+        self._add(f"deploy::check_on_device(context, {where}.data, {_size(array)}, {literal(array.label)});")
 
     def _output_room(self, *, early: bool) -> None:
         super()._output_room(early=early)
         if early:
             for place, (label, _) in enumerate(self.network.outputs):
                 where = f"outputs[{place}]"
-                self._add(f"deploy::check_on_device(context, {where}.data, {where}.bytes, {quoted(label)});")
+                self._add(f"deploy::check_on_device(context, {where}.data, {where}.bytes, {literal(label)});")
 
     def _outputs(self) -> None:
         self._add("deploy::device::check_launches();")
@@ -191,22 +188,9 @@ class DeviceCallWriter(CallWriter):
             buffer = self._device_buffer(owner, ("scratch", size))
             self._add(f"dacergnn::cuda::call.workspace = {buffer}.of<char>({size});")
 
-    def _gather(self, step: GatherRows) -> None:
-        if not self._on_device:
-            super()._gather(step)
-            return
-        count, rows = cpp(step.index.elements), cpp(step.source.shape[0])
-        self._add(
-            f"deploy::check_index({self._address(step.index, on_device=False)}, {count}, {rows}, {quoted(step.label)}, "
-            f"{str(step.wraps).lower()});"
-        )
-        self._define(step.made)
-        addresses = f"{step.made.name}, {self.pointer(step.source)}, {self.pointer(step.index)}"
-        self._add(f"deploy::device::gather_rows({addresses}, {count}, {rows}, {cpp(step.source.width)});")
-
     def _scatter(self, step: ScatterRows) -> None:
         made, rows, count = step.made, cpp(step.made.shape[0]), cpp(step.index.elements)
-        label, own = quoted(step.label), f"{made.name}_pieces"
+        label, own = literal(step.label), f"{made.name}_pieces"
         self._add(f"deploy::check_size({cpp(step.source.shape[0])}, {count}, 0, {label});")
         index = self._address(step.index, on_device=False)
         buffer = self._buffer(made, ("pieces", rows, count))
@@ -223,16 +207,9 @@ class DeviceCallWriter(CallWriter):
             f"{str(step.include).lower()});"
         )
 
-    def _fill(self, step: Fill) -> None:
-        if not self._on_device:
-            super()._fill(step)
-            return
-        self._define(step.made)
-        made, kind = step.made, c_type(step.made.dtype)
-        self._add(f"deploy::device::fill({made.name}, {cpp(made.elements)}, ({kind}){step.number!r});")
-
-    def _room(self, step: RowFunction) -> list[str]:
-        return [self._device_buffer(step.made[0], ("partial", str(step.width)))]
+    def _room(self, step: Call) -> list[str]:
+        sums = step.function.startswith("sum_of_rows")
+        return [self._device_buffer(step.made[0], ("partial", str(step.made[0].elements)))] if sums else []
 
 
 def _size(array: Array) -> str:

@@ -12,6 +12,9 @@ from dacergnn.graph.encoding_steps import AS_THEY_ARE, Steps, reads_pairs, steps
 from dacergnn.graph.spaces import FEWER, GRAPH_SPACES, PARTED, PARTS, parse_encoding, part
 from dacergnn.runtime.lower import Lowered
 
+_ALIKE = {"ids": "counted", "idx": "zeros", "ptr": "whole"}
+"""Functions that make encodings of rows that all have one type, by the forms of these."""
+
 
 @dataclass
 class EncodedGraph:
@@ -69,18 +72,10 @@ def _spaces(programs: Sequence[Lowered]) -> set[str]:
 def _one(made: EncodedGraph, name: str, slot: Callable[[], str]) -> None:
     """Adds an encoding of rows that all have one type."""
     form, space, _ = parse_encoding(name)
-    size = made.sizes[space]
-    if form == "ids":
-        made.encodings[name] = f"deploy::counted({slot()}, {size})"
-    elif form == "idx":
-        made.encodings[name] = f"deploy::zeros({slot()}, {size})"
-    elif form == "ptr":
-        made.encodings[name] = f"deploy::whole({slot()}, {size})"
-    else:
+    if form not in _ALIKE:
         raise _unknown(name)
-    variable = f"{name}_{len(made.lines)}"
-    made.lines.append(f"Index *const {variable} = {made.encodings[name]};")
-    made.encodings[name] = variable
+    variable = made.encodings[name] = f"{name}_{len(made.lines)}"
+    made.lines.append(f"Index *const {variable} = deploy::{_ALIKE[form]}({slot()}, {made.sizes[space]});")
 
 
 def _unknown(name: str) -> UnsupportedCallError:
@@ -157,15 +152,12 @@ class _Writer:
         made.lines.append(f"if (dacergnn::encode({own}_words, {own}) < 0)")
         made.lines.append('  deploy::fail(deploy::kNoMemory, "There is no memory to encode the edges.");')
         for i, (name, space, _) in enumerate(steps.made):
-            address = f"(Index *){own}[{len(head) + i}]"
-            is_order = parse_encoding(name).kind == "ids" if not name.startswith("arange_") else False
-            variable = f"{self.name}_{name}"
-            made.lines.append(f"Index *{variable} = {address};")
-            made.encodings[name] = variable
-            if is_order:
-                made.lines.append(f"if (!{variable}) {variable} = deploy::counted({self.slot()}, {made.sizes[space]});")
+            variable = made.encodings[name] = f"{self.name}_{name}"
+            made.lines.append(f"Index *{variable} = (Index *){own}[{len(head) + i}];")
             if name.startswith("arange_"):
                 self._ranges[space] = variable
+            elif parse_encoding(name).kind == "ids":
+                made.lines.append(f"if (!{variable}) {variable} = deploy::counted({self.slot()}, {made.sizes[space]});")
 
     def _range(self, space: str) -> str:
         """Returns the numbers of the rows of a space."""

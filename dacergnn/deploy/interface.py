@@ -14,6 +14,7 @@ import torch
 
 from dacergnn._version import VERSION
 from dacergnn.deploy.forms import Form, Kind
+from dacergnn.deploy.literals import literal
 from dacergnn.deploy.network import Array, Network
 from dacergnn.deploy.types import c_type
 from dacergnn.deploy.weights import WeightFile
@@ -162,13 +163,17 @@ def constant_names(name: str, inputs: Sequence[str], outputs: Sequence[str]) -> 
     taken = set(re.findall(r"\$\{NAME\}(\w+)", _HEADER.template))
 
     def own(label: str) -> str:
-        base = "_" + re.sub(r"[^A-Za-z0-9]+", "_", label).strip("_").upper()
-        names = (base if count == 1 else f"{base}_{count}" for count in itertools.count(1))
-        chosen = next(name for name in names if name not in taken)
+        chosen = _spelled("_" + re.sub(r"[^A-Za-z0-9]+", "_", label).strip("_").upper(), taken)
         taken.add(chosen)
         return name.upper() + chosen
 
     return [own(label) for label in inputs], [own(label) for label in outputs]
+
+
+def _spelled(base: str, taken: set[str]) -> str:
+    """Returns a name that is not taken: ``base``, perhaps with a number behind it."""
+    spellings = (base if count == 1 else f"{base}_{count}" for count in itertools.count(1))
+    return next(spelling for spelling in spellings if spelling not in taken)
 
 
 def _names(name: str, network: Network) -> tuple[list[str], list[str]]:
@@ -191,9 +196,7 @@ def _shape(network: Network, array: Array) -> list[int | str]:
         for size in own.shape:
             if isinstance(size, sympy.Symbol) and size not in names:
                 base = re.sub(r"\W+", "_", own.label.rpartition(".")[2])
-                taken = {str(name) for name in names.values()}
-                spellings = (base if count == 1 else f"{base}_{count}" for count in itertools.count(1))
-                names[size] = sympy.Symbol(next(spelling for spelling in spellings if spelling not in taken))
+                names[size] = sympy.Symbol(_spelled(base, {str(name) for name in names.values()}))
     return [int(size) if size.is_Integer else str(size.xreplace(names)) for size in array.shape]
 
 
@@ -220,16 +223,10 @@ def source(name: str, form: Form, weights: WeightFile, order: Sequence[str], fil
         last=kind.last, last_name=re.split(r"\W+", kind.last)[-1],
         declarations=form.declarations, tables=form.tables, fields=form.fields,
         offsets=", ".join(str(weights.offsets[own]) for own in order) or "0", weight_count=len(order),
-        header=_literal(weights.header), header_bytes=len(weights.header), weight_bytes=weights.size,
+        header=literal(weights.header), header_bytes=len(weights.header), weight_bytes=weights.size,
         embedded="" if file is None else _EMBEDDED.substitute(name=name, file=file),
         address="nullptr" if file is None else f"{name}_weights",
     )  # fmt: skip
-
-
-def _literal(text: bytes) -> str:
-    """Returns bytes as a literal of C++, in pieces that compilers take."""
-    pieces = [text[i : i + 100] for i in range(0, len(text), 100)]
-    return "\n".join('"' + "".join(f"\\{byte:03o}" for byte in piece) + '"' for piece in pieces)
 
 
 def manifest(name: str, network: Network, facts: dict[str, Any]) -> dict[str, Any]:

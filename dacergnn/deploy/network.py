@@ -119,18 +119,11 @@ def _arrays(value: Any) -> list[Array]:
     """Returns the arrays in a field of a step."""
     if isinstance(value, Array):
         return [value]
-    if isinstance(value, RelationPart | Piece):
+    if isinstance(value, RelationPart):
         return _arrays([*vars(value).values()])
     if isinstance(value, dict):
         value = [*value.values()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return [array for item in value for array in _arrays(item)] if isinstance(value, list | tuple) else []
-
-
-@dataclass(eq=False)
-class ArrayStep(Step):
-    """Makes one array."""
-
-    made: Array
 
 
 @dataclass(eq=False)
@@ -165,9 +158,10 @@ class JoinEdges(Step):
 
 
 @dataclass(eq=False)
-class AddLoops(ArrayStep):
+class AddLoops(Step):
     """Copies edges [2, E] without self loops, and adds one at each of ``count`` nodes; ``found`` is the new E."""
 
+    made: Array
     edges: Array
     count: Size
     nodes: tuple[Size, Size]
@@ -176,21 +170,20 @@ class AddLoops(ArrayStep):
 
 
 @dataclass(eq=False)
-class EdgeWeights(ArrayStep):
-    """Computes weights [E] that follow from the edges: "pair_mean" or "symmetric"."""
+class Call(Step):
+    """Calls a function of the headers: with the arrays that it makes, then with what it is given.
 
-    of: Graph
-    kind: str
-    label: str = "weights"
+    Args:
+        function: Its name in C++.
+        given: Arrays, which stand for their addresses, sizes and conditions, and C++ as it is.
+        of: The graph that it reads.
+    """
 
-
-@dataclass(eq=False)
-class CopyEdgeRow(ArrayStep):
-    """Copies a row of the sorted edges: "src", "dst", "type" or "position"."""
-
-    of: Graph
-    row: str
-    label: str = "edges"
+    function: str
+    made: Sequence[Array]
+    given: Sequence[Array | Size | str]
+    label: str
+    of: Graph | None = None
 
 
 @dataclass(eq=False)
@@ -211,81 +204,18 @@ class RunProgram(Step):
     label: str
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Describes a block that is copied: rows of ``width`` elements, ``stride`` elements apart on both sides.
-
-    Args:
-        source: The array, from element ``start`` on.
-        to: The first element of the result.
-    """
-
-    source: Array
-    start: Size
-    stride: Size
-    to: Size
-    to_stride: Size
-    rows: Size
-    width: Size
-
-
 @dataclass(eq=False)
-class CopyRows(ArrayStep):
-    """Copies blocks of arrays into one array."""
-
-    pieces: Sequence[Piece]
-    label: str
-
-
-@dataclass(eq=False)
-class GatherRows(ArrayStep):
-    """Copies the rows that an index chooses; negative numbers count from the end if it ``wraps``."""
-
-    source: Array
-    index: Array
-    wraps: bool
-    label: str
-
-
-@dataclass(eq=False)
-class ScatterRows(ArrayStep):
+class ScatterRows(Step):
     """Reduces rows by an index into a copy of ``first``."""
 
     KINDS: ClassVar[dict[str, str]] = {"sum": "kSum", "mean": "kMean", "amax": "kMax", "amin": "kMin"}
 
+    made: Array
     first: Array
     index: Array
     source: Array
     reduce: str
     include: bool
-    label: str
-
-
-@dataclass(eq=False)
-class Fill(ArrayStep):
-    """Fills an array with a number."""
-
-    number: float
-    label: str
-
-
-@dataclass(eq=False)
-class RowFunction(Step):
-    """Applies a function of `row_functions.h` to every row of ``width`` elements."""
-
-    function: str
-    made: Sequence[Array]
-    source: Array
-    rows: Size
-    width: Size
-    label: str
-
-
-@dataclass(eq=False)
-class CheckSizes(Step):
-    """Refuses calls whose sizes do not fulfil a condition."""
-
-    condition: Any
     label: str
 
 

@@ -10,6 +10,7 @@ import sympy
 import torch
 from torch import fx
 
+from dacergnn.deploy.literals import literal
 from dacergnn.deploy.network import Array, Constant, Graph, Network, RunProgram
 from dacergnn.deploy.program_code import ProgramCode, headers_of, programs_of
 from dacergnn.deploy.types import c_type
@@ -19,8 +20,6 @@ from dacergnn.modules.exported import compiled_of, program_of
 
 _SCALARS = {torch.float32: "Float", torch.float64: "Double"}
 """Names of types of elements in torch's C++."""
-_LITERAL = 8000
-"""The most characters of a literal; compilers need not take longer ones, but they join literals."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class _ProgramWriter:
         """Returns the entry in the table."""
         own, exported = self.carried, program_of(self.carried.text)
         fields = [
-            _text(own.text), _c_text(exported.name), own.types, own.node_types, own.typed, exported.single_typed,
+            _text(own.text), literal(exported.name), own.types, own.node_types, own.typed, exported.single_typed,
             f"deploy::ScalarType::{_SCALARS[self.compiled.dtype]}", len(self.arrays), len(self.results), self.slots,
             f"results_{self.number}", f"run_{self.number}",
         ]  # fmt: skip
@@ -181,18 +180,6 @@ class _FunctionWriter(CallWriter):
         return
 
 
-def _c_text(text: str) -> str:
-    """Returns a text as a literal of C++, in pieces that every compiler takes."""
-    data = text.encode()
-    pieces = [data[i : i + _LITERAL] for i in range(0, len(data), _LITERAL)] or [b""]
-    return " ".join('"' + "".join(map(_byte, piece)) + '"' for piece in pieces)
-
-
 def _text(text: str) -> str:
     """Returns a text as a view of its letters, of which some may be zero."""
-    return f"{{{_c_text(text)}, {len(text.encode())}}}"
-
-
-def _byte(value: int) -> str:
-    letter = chr(value)
-    return letter if 32 <= value < 127 and letter not in '"\\?' else f"\\{value:03o}"
+    return f"{{{literal(text)}, {len(text.encode())}}}"

@@ -11,22 +11,20 @@ import torch
 from torch import Tensor, fx
 
 from dacergnn.config import Config
+from dacergnn.deploy.literals import literal
 from dacergnn.deploy.network import (
     Array,
+    Call,
     Constant,
-    CopyEdgeRow,
-    CopyRows,
-    EdgeWeights,
-    Fill,
     Graph,
     Input,
-    Piece,
     SameSize,
     ScatterRows,
     SortEdges,
     Step,
 )
-from dacergnn.deploy.sizes import ONE, ZERO, Size, size_of
+from dacergnn.deploy.sizes import ONE, ZERO, Size, product, size_of
+from dacergnn.deploy.types import c_type
 
 EDGE_ROWS = ("src", "dst", "type", "position")
 """Names what the rows of sorted edges hold."""
@@ -94,8 +92,29 @@ class Parts:
         key = ("filled", repr(number), dtype, shape)
         if key not in self.made:
             made = self.made[key] = self.new_array(dtype, *shape)
-            self.steps.append(Fill(made, number, "numbers"))
+            value = repr(number).replace("inf", "HUGE_VAL").replace("nan", "NAN")
+            self.steps.append(Call("fill", [made], [made.elements, f"({c_type(dtype)}){value}"], "numbers"))
         return self.made[key]
+
+    def gather(self, made: Array, source: Array, index: Array, label: str) -> None:
+        """Copies the rows that an index chooses; negative numbers count from the end."""
+        given = source, index, index.elements, source.shape[0], source.width
+        self.steps.append(Call("gather_rows", [made], given, label))
+
+    def copied(self, made: Array, arrays: Sequence[Array], axis: int, label: str) -> None:
+        """Copies arrays into a new one, one behind the other along an axis."""
+        start, rows, stride = ZERO, product(made.shape[:axis]), product(made.shape[axis:])
+        for place, array in enumerate(arrays):
+            width = product(array.shape[axis:])
+            given = stride, array, width, rows, width
+            to = self.new_array(made.dtype, array.elements, source=made, start=start)
+            self.steps.append(Call("copy_rows", [] if place else [made], (to, *given) if place else given, label))
+            start = start + width
+
+    def check_sizes(self, condition: Any, label: str) -> None:
+        """Refuses calls whose sizes do not fulfil a condition."""
+        text = literal(f"The sizes of the inputs do not fit the model, which asks for {label}.")
+        self.steps.append(Call("check_fit", [], [condition, text], label))
 
     def sorted_edges(
         self, edges: Array, sizes: tuple[Size, Size, int, int], label: str, types: Array | None = None,
@@ -119,9 +138,7 @@ class Parts:
         key = ("joined", *[(array.owner, array.offset) for array in arrays], first.shape)
         if key not in self.made:
             made = self.made[key] = self.new_array(first.dtype, *shape)
-            width = first.elements
-            pieces = [Piece(row, ZERO, width, place * width, width, ONE, width) for place, row in enumerate(arrays)]
-            self.steps.append(CopyRows(made, pieces, label))
+            self.copied(made, arrays, 0, label)
         return self.made[key]
 
     def edge_row(self, graph: Graph, row: int) -> Array:
@@ -129,7 +146,8 @@ class Parts:
         key = ("edge row", graph, row)
         if key not in self.made:
             made = self.made[key] = self.new_array(torch.int32, graph.edges)
-            self.steps.append(CopyEdgeRow(made, graph, EDGE_ROWS[row]))
+            given = ONE, f"{graph.name}.{EDGE_ROWS[row]}", ONE, graph.edges, ONE
+            self.steps.append(Call("copy_rows", [made], given, "edges", graph))
         return self.made[key]
 
     def edge_weights(self, graph: Graph, kind: str, dtype: torch.dtype) -> Array:
@@ -137,7 +155,7 @@ class Parts:
         key = ("weights", graph, kind, dtype)
         if key not in self.made:
             made = self.made[key] = self.new_array(dtype, graph.edges)
-            self.steps.append(EdgeWeights(made, graph, kind))
+            self.steps.append(Call(f"{kind}_weights", [made], [graph.name], "weights", graph))
         return self.made[key]
 
     def degrees(self, graph: Graph, side: int, dtype: torch.dtype) -> Array:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from dacergnn.deploy.network import Network, RunProgram
+from dacergnn.deploy.types import COMPUTED, c_type
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules.compiled import CompiledProgram
 from dacergnn.runtime.lower import Lowered
 from dacergnn.target import find
-
-_ELEMENTS = {"float32": "float", "float64": "double"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def headers_of(codes: Sequence[ProgramCode]) -> list[str]:
 
 
 def _code(program: CompiledProgram, lowered: Lowered, namespace: str) -> ProgramCode:
-    if lowered.dtype not in _ELEMENTS:
+    dtype: torch.dtype = getattr(torch, lowered.dtype)
+    if dtype not in COMPUTED:
         raise UnsupportedCallError(
             f"{program.title} computes with elements of {lowered.dtype}; a C library takes float32 and float64. Use "
             "model.float()."
@@ -65,4 +67,4 @@ def _code(program: CompiledProgram, lowered: Lowered, namespace: str) -> Program
     last = max(i for i, line in enumerate(lines) if line.startswith("#include"))
     headers = tuple([line.replace('DACE_EXPORTED extern "C"', "DACE_EXPORTED static") for line in lines[: last + 1]])
     text = "\n".join([f"namespace {namespace} {{", *lines[last + 1 :], f"}}  // namespace {namespace}"])
-    return ProgramCode(lowered, namespace, _ELEMENTS[lowered.dtype], headers, text)
+    return ProgramCode(lowered, namespace, c_type(dtype), headers, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from dacergnn.config import Config
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import Array, CheckSizes, Constant, Input, Network, Step
+from dacergnn.deploy.network import Array, Constant, Input, Network
 from dacergnn.deploy.operations import OPERATIONS
 from dacergnn.deploy.places import refusal
 from dacergnn.deploy.sizes import size_of
@@ -26,7 +26,7 @@ from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.value import Value
 from dacergnn.modules.capture.ends import find_ends
 from dacergnn.modules.capture.integers import Integers
-from dacergnn.modules.capture.uses import last_uses
+from dacergnn.modules.capture.uses import last_uses, needed
 
 
 class Reader(NetworkBuilder):
@@ -65,7 +65,7 @@ class Reader(NetworkBuilder):
                     self.known[node] = self._input(node, next(labels))
                 else:
                     self.known[node] = self.constant(self._tensor(spec), spec.target or node.name)
-        for node in self._needed(self.ends):
+        for node in needed(graph, self.ends, lambda node: node.all_input_nodes):
             self._read(node)
         for node in graph.nodes:
             if node.op == "output":
@@ -93,14 +93,6 @@ class Reader(NetworkBuilder):
             for node in graph.nodes:
                 if integers.same(node) in rows:
                     self.ends[node] = end_index(edges, *rows[integers.same(node)])
-
-    def _needed(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
-        """Returns nodes and all that they are computed from, in order."""
-        found = {*nodes}
-        for node in reversed(self.program.graph.nodes):
-            if node in found:
-                found.update(node.all_input_nodes)
-        return [node for node in self.program.graph.nodes if node in found]
 
     def _read(self, node: fx.Node) -> None:
         if node in self.known and node not in self.ends:
@@ -214,15 +206,15 @@ class Reader(NetworkBuilder):
 
     def _check_ranges(self) -> None:
         """Adds the conditions on sizes that the model was exported under."""
-        checks: list[Step] = []
+        own = {size for array in self.inputs for size in array.shape for size in size.free_symbols}
+        others, self.steps = self.steps, []
         for symbol, bounds in self.program.range_constraints.items():
             low, high = bounds.lower, bounds.upper
-            if isinstance(low, sympy.Integer) and int(low) > 2:  # torch takes 2 for every open size
-                checks.append(CheckSizes(sympy.Ge(symbol, low), f"a size of at least {low}"))
-            if isinstance(high, sympy.Integer):
-                checks.append(CheckSizes(sympy.Le(symbol, high), f"a size of at most {high}"))
-        own = {size for array in self.inputs for size in array.shape for size in size.free_symbols}
-        self.steps[:0] = [check for check in checks if check.condition.free_symbols <= own]  # pyright: ignore[reportAttributeAccessIssue]
+            if symbol in own and isinstance(low, sympy.Integer) and int(low) > 2:  # torch takes 2 for every open size
+                self.check_sizes(sympy.Ge(symbol, low), f"a size of at least {low}")
+            if symbol in own and isinstance(high, sympy.Integer):
+                self.check_sizes(sympy.Le(symbol, high), f"a size of at most {high}")
+        self.steps += others
 
 
 def _makes(node: fx.Node) -> bool:

@@ -20,13 +20,13 @@ from dacergnn.config import Config
 from dacergnn.deploy.network import (
     Array,
     Constant,
-    GatherRows,
     Graph,
     RunProgram,
     ScatterRows,
 )
 from dacergnn.deploy.parts import EDGE_ROWS, Parts, label_of_array
 from dacergnn.deploy.sizes import ONE, Size, size_of
+from dacergnn.deploy.types import COMPUTED
 from dacergnn.errors import ProgramError, UnsupportedCallError
 from dacergnn.frontends import ProgramSource
 from dacergnn.frontends.symbolic.edges import SIDES, EdgeSet, EndIndex, unseen
@@ -42,7 +42,6 @@ from dacergnn.frontends.symbolic.value import Node, Value
 from dacergnn.graph.profile import TYPICAL
 from dacergnn.modules.programs import compiled_program
 
-_ELEMENTS = (torch.float32, torch.float64)
 _PROFILE = replace(TYPICAL, single_typed=True)
 
 
@@ -51,10 +50,9 @@ class _Surroundings:
 
     tape: Tape | None = None
     names: Names = Names()
-    in_torch = True
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
-        return _ELEMENTS
+        return COMPUTED
 
     def find_graph(self, edges: Any) -> Any:
         raise Untranslatable
@@ -122,7 +120,7 @@ class Recorder(Trace):
         if isinstance(array, Constant):
             self._arrays.setdefault(id(array.value), array)
             return array.value
-        if array.dtype not in _ELEMENTS or not array.shape:
+        if array.dtype not in COMPUTED or not array.shape:
             raise Untranslatable
         if array not in self._stand_ins:
             made = self._stand_ins[array] = self._nothing(array)
@@ -228,7 +226,7 @@ class Recorder(Trace):
         rows = self._array(leaf)
         made = self._parts.new_array(rows.dtype, *rows.shape)
         position = self._parts.edge_row(graph, EDGE_ROWS.index("position"))
-        self._parts.steps.append(GatherRows(made, rows, position, wraps=False, label=self.label))
+        self._parts.gather(made, rows, position, self.label)
         return made
 
     def _array(self, leaf: Expr) -> Array:

@@ -18,11 +18,6 @@ _SAME = frozenset(("clone", "contiguous", "detach", "to", "dropout"))
 """Operations whose results hold the same numbers; they need no function."""
 
 
-def _prelu(x: Tensor, weight: Tensor) -> Tensor:
-    slope = weight if weight.numel() == 1 else weight.view(1, -1, *[1] * (x.dim() - 2))
-    return torch.sub(torch.relu(x), torch.mul(torch.relu(torch.neg(x)), slope))
-
-
 def _vector_norm(x: Tensor, order: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
     if order == 2:
         return torch.sqrt(torch.sum(torch.mul(x, x), dim, keepdim))
@@ -64,19 +59,13 @@ def _index(x: Tensor, indices: list[Any]) -> Tensor:
 
 
 _FORMS: dict[str, Callable[..., Any]] = {
-    "prelu": _prelu,
-    "_prelu_kernel": _prelu,
     "linalg_vector_norm": _vector_norm,
     "batch_norm": _batch_norm,
     "_native_batch_norm_legit_no_training": lambda *args: (_batch_norm(*args),),
     "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_: F.layer_norm(x, shape, weight, bias, eps),
     "addmm": _addmm,
     "slice": _narrow,
-    "split_with_sizes": torch.split,
     "_softmax": lambda x, dim, half: torch.softmax(x, dim),
-    "relu6": lambda x: torch.clamp(x, 0.0, 6.0),
-    "hardtanh": lambda x, low=-1.0, high=1.0: torch.clamp(x, low, high),
-    "rsub": lambda x, y: torch.sub(y, x) if isinstance(y, Tensor) else torch.add(torch.neg(x), y),
     "_unsafe_view": Tensor.view,
     "index": _index,
     "embedding": lambda weight, index, *_: F.embedding(index, weight),

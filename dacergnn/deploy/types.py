@@ -11,6 +11,9 @@ _TYPES: dict[torch.dtype, str] = {
     torch.bool: "bool", torch.uint8: "std::uint8_t", torch.int16: "std::int16_t", torch.int8: "std::int8_t",
 }  # fmt: skip
 
+COMPUTED = (torch.float32, torch.float64)
+"""Types that programs compute with."""
+
 
 def check_dtype(dtype: torch.dtype, name: str) -> None:
     """Raises UnsupportedCallError, with the name of the array, unless exported models have elements of this type."""

@@ -9,11 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_KINDS = {
-    torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int32: "I32", torch.int16: "I16",
-    torch.uint8: "U8", torch.int8: "I8", torch.bool: "BOOL",
-}  # fmt: skip
-"""Names of types of elements; wide ones come first in a file, so that all are aligned."""
 _ALIGNMENT = 64
 
 
@@ -38,19 +33,23 @@ class WeightFile:
 
 def weight_file(tensors: dict[str, Tensor]) -> WeightFile:
     """Returns the file of tensors by name."""
-    order = {dtype: i for i, dtype in enumerate(_KINDS)}
-    named = sorted(tensors.items(), key=lambda item: (order[item[1].dtype], item[0]))
+    named = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))  # so that all are aligned
     described: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offsets: dict[str, int] = {}
     end = 0
     for name, tensor in named:
         offsets[name], end = end, end + tensor.nbytes
         described[name] = {
-            "dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offsets[name], end],
+            "dtype": _kind(tensor.dtype), "shape": list(tensor.shape), "data_offsets": [offsets[name], end],
         }  # fmt: skip
     text = json.dumps(described, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
     return WeightFile(len(text).to_bytes(8, "little") + text, [tensor for _, tensor in named], offsets, end)
+
+
+def _kind(dtype: torch.dtype) -> str:
+    letter = "F" if dtype.is_floating_point else "I" if dtype.is_signed else "U"
+    return "BOOL" if dtype is torch.bool else f"{letter}{8 * dtype.itemsize}"
 
 
 def _numbers(tensor: Tensor) -> bytes:

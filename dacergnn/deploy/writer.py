@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Sequence
 from math import prod
 
 import sympy
 
 from dacergnn.deploy.graph_code import EncodedGraph, encode, encode_rows
+from dacergnn.deploy.literals import literal
 from dacergnn.deploy.network import (
     AddLoops,
     Array,
-    CheckSizes,
+    Call,
     Constant,
-    CopyEdgeRow,
-    CopyRows,
-    EdgeWeights,
-    Fill,
-    GatherRows,
     Graph,
     Input,
     JoinEdges,
     Network,
-    RowFunction,
     RunProgram,
     SameSize,
     ScatterRows,
@@ -39,11 +33,6 @@ from dacergnn.runtime.lower import Lowered, argument
 
 MOST_AXES = 4
 """The number of sizes in the structures of the C interface."""
-
-
-def quoted(text: str) -> str:
-    """Returns a text as a literal of C++."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", text.replace("\n", " ")) + '"'
 
 
 class CallWriter:
@@ -153,7 +142,7 @@ class CallWriter:
             raise UnsupportedCallError(f"The sizes {missing} of the inputs do not follow from an axis of their own.")
 
     def _input(self, place: int, array: Input, known: set[Size]) -> None:
-        label, kind = quoted(array.label), c_type(array.dtype)
+        label, kind = literal(array.label), c_type(array.dtype)
         where = f"inputs[{place}]"
         self._add(f"deploy::check_input({where}, {len(array.shape)}, sizeof({kind}), {label});")
         for axis, size in enumerate(array.shape):
@@ -181,7 +170,7 @@ class CallWriter:
             self._add(f"deploy::set_sizes(outputs[{place}], {{{', '.join(map(cpp, array.shape))}}});")
         for place, label, array in chosen:
             item = f"sizeof({c_type(array.dtype)})"
-            self._add(f"deploy::check_room(outputs[{place}], {len(array.shape)}, {item}, {quoted(label)});")
+            self._add(f"deploy::check_room(outputs[{place}], {len(array.shape)}, {item}, {literal(label)});")
 
     def _outputs(self) -> None:
         self._output_room(early=False)
@@ -196,10 +185,8 @@ class CallWriter:
 
     def _step(self, step: Step) -> None:
         writers = {
-            SortEdges: self._sort, JoinEdges: self._join, AddLoops: self._loops, EdgeWeights: self._weights,
-            CopyEdgeRow: self._edge_row, RunProgram: self._run, CopyRows: self._copy, GatherRows: self._gather,
-            ScatterRows: self._scatter, Fill: self._fill, RowFunction: self._row_function, CheckSizes: self._check,
-            SameSize: self._same_size,
+            SortEdges: self._sort, JoinEdges: self._join, AddLoops: self._loops, Call: self._call,
+            RunProgram: self._run, ScatterRows: self._scatter, SameSize: self._same_size,
         }  # fmt: skip
         writers[type(step)](step)  # type: ignore[operator]
 
@@ -216,20 +203,20 @@ class CallWriter:
             own = f"{self.pointer(step.types)}, sizeof({c_type(step.types.dtype)})"
             self._add(
                 f"deploy::check_size({cpp(step.types.shape[0])}, {cpp(step.edges.shape[1])}, 0, "
-                f"{quoted(f'the types of the edges of {step.label}')});"
+                f"{literal(f'the types of the edges of {step.label}')});"
             )
         buffer = self._buffer(graph, ("edges", str(graph.edges)))
-        arguments = f"{buffer}, {quoted(step.label)}, {self._ends(step.edges)}, {own}, {sizes}"
+        arguments = f"{buffer}, {literal(step.label)}, {self._ends(step.edges)}, {own}, {sizes}"
         self._add(f"const deploy::Edges {graph.name} = deploy::sorted_edges({arguments});")
         if step.node_types is not None:
-            given = f"{self.pointer(step.node_types)}, {cpp(step.node_types.shape[0])}, {quoted(step.label)}"
+            given = f"{self.pointer(step.node_types)}, {cpp(step.node_types.shape[0])}, {literal(step.label)}"
             self._add(f"deploy::take_node_types({graph.name}, {given});")
         self._encode(graph)
 
     def _join(self, step: JoinEdges) -> None:
         graph = step.made
         parts = ", ".join(
-            f"deploy::Relation{{{self._ends(p.edges)}, {p.number}, {p.ends[0]}, {p.ends[1]}, {quoted(p.label)}}}"
+            f"deploy::Relation{{{self._ends(p.edges)}, {p.number}, {p.ends[0]}, {p.ends[1]}, {literal(p.label)}}}"
             for p in step.parts
         )
         counts = ", ".join(map(cpp, step.counts))
@@ -252,7 +239,7 @@ class CallWriter:
         buffer = self._buffer(step.made, ("loops", str(step.found)))
         count, sources, destinations = cpp(step.count), cpp(step.nodes[0]), cpp(step.nodes[1])
         own, kind = f"{step.made.name}_loops", c_type(step.made.dtype)
-        arguments = f"{buffer}, {quoted(step.label)}, {self._ends(step.edges)}, {count}, {sources}, {destinations}"
+        arguments = f"{buffer}, {literal(step.label)}, {self._ends(step.edges)}, {count}, {sources}, {destinations}"
         self._add(f"const deploy::Loops {own} = deploy::with_loops({arguments});")
         self._add(f"const Number {cpp(step.found)} = {own}.count;")
         self._add(f"{kind} *const {step.made.name} = ({kind} *){own}.edges;")
@@ -261,36 +248,25 @@ class CallWriter:
         if step.name != step.known:
             self._add(f"const Number {cpp(step.name)} = {cpp(step.known)};")
 
-    def _weights(self, step: EdgeWeights) -> None:
-        self._define(step.made)
-        self._add(f"deploy::{step.kind}_weights({step.of.name}, {step.made.name});")
+    def _call(self, step: Call) -> None:
+        for array in step.made:
+            self._define(array)
+        given = [*self._room(step), *[array.name for array in step.made], *map(self._argument, step.given)]
+        self._add(f"{self.rows}{step.function}({', '.join(given)});")
 
-    def _edge_row(self, step: CopyEdgeRow) -> None:
-        self._define(step.made)
-        self._add(f"std::copy_n({step.of.name}.{step.row}, {step.of.name}.count, {step.made.name});")
+    def _argument(self, given: Array | Size | str) -> str:
+        if isinstance(given, Array):
+            return self.pointer(given)
+        return given if isinstance(given, str) else cpp(given)
 
-    def _copy(self, step: CopyRows) -> None:
-        self._define(step.made)
-        for piece in step.pieces:
-            source, to = self.pointer(piece.source), step.made.name
-            self._add(
-                f"{self.rows}copy_rows({to} + {cpp(piece.to)}, {cpp(piece.to_stride)}, {source} + {cpp(piece.start)}, "
-                f"{cpp(piece.stride)}, {cpp(piece.rows)}, {cpp(piece.width)});"
-            )
-
-    def _gather(self, step: GatherRows) -> None:
-        self._define(step.made)
-        source = step.source
-        self._add(
-            f"deploy::gather_rows({step.made.name}, {self.pointer(source)}, {self.pointer(step.index)}, "
-            f"{cpp(step.index.elements)}, {cpp(source.shape[0])}, {cpp(source.width)}, {quoted(step.label)}, "
-            f"{str(step.wraps).lower()});"
-        )
+    def _room(self, step: Call) -> list[str]:
+        """Returns the memory that a function takes besides, as an argument."""
+        return []
 
     def _scatter(self, step: ScatterRows) -> None:
         self._define(step.made)
         self._add(
-            f"deploy::check_size({cpp(step.source.shape[0])}, {cpp(step.index.elements)}, 0, {quoted(step.label)});"
+            f"deploy::check_size({cpp(step.source.shape[0])}, {cpp(step.index.elements)}, 0, {literal(step.label)});"
         )
         made, rows, width = step.made, cpp(step.made.shape[0]), cpp(step.made.width)
         counts = self._buffer(made, ("counts", str(step.made.shape[0])))
@@ -298,32 +274,8 @@ class CallWriter:
             f"std::copy_n({self.pointer(step.first)}, {cpp(made.elements)}, {made.name});",
             f"deploy::scatter_rows({made.name}, {rows}, {self.pointer(step.source)}, {self.pointer(step.index)}, "
             f"{cpp(step.index.elements)}, {width}, deploy::Reduce::{ScatterRows.KINDS[step.reduce]}, "
-            f"{str(step.include).lower()}, {counts}.of<std::int64_t>({rows}), {quoted(step.label)});",
+            f"{str(step.include).lower()}, {counts}.of<std::int64_t>({rows}), {literal(step.label)});",
         )
-
-    def _fill(self, step: Fill) -> None:
-        self._define(step.made)
-        made, kind = step.made, c_type(step.made.dtype)
-        self._add(f"std::fill_n({made.name}, {cpp(made.elements)}, ({kind}){step.number!r});")
-
-    def _row_function(self, step: RowFunction) -> None:
-        for array in step.made:
-            self._define(array)
-        names = [array.name for array in step.made]
-        function, _, which = step.function.partition(":")
-        if which:
-            kind = c_type(step.source.dtype)
-            names = [f"({kind} *)nullptr", *names] if which == "places" else [*names, "nullptr"][:2]
-        arguments = [*self._room(step), *names, self.pointer(step.source), cpp(step.rows), cpp(step.width)]
-        self._add(f"{self.rows}{function}({', '.join(arguments)});")
-
-    def _room(self, step: RowFunction) -> list[str]:
-        """Returns the memory that functions of rows take besides, as an argument."""
-        return []
-
-    def _check(self, step: CheckSizes) -> None:
-        text = quoted(f"The sizes of the inputs do not fit the model, which asks for {step.label}.")
-        self._add(f'if (!{cpp(step.condition)}) deploy::fail(deploy::kBadInput, "%s", {text});')
 
     def _run(self, step: RunProgram) -> None:
         code = self.programs[id(step.program)]
@@ -377,7 +329,7 @@ class CallWriter:
     ) -> None:
         """Writes a check that an array has the rows that a program reads."""
         wanted, found = f"{graph.sizes[space]} * {prod(row)}", cpp(array.elements)
-        label = quoted(f"{step.label}: array {name} of {step.program.title}")
+        label = literal(f"{step.label}: array {name} of {step.program.title}")
         self._add(f"deploy::check_elements({found}, {wanted}, {label});")
 
 

@@ -155,9 +155,7 @@ def check_ids(part: Part, counts: Sequence[int], node_type_names: Sequence[str])
     check_ranges(*_id_ranges(part, counts, node_type_names))
 
 
-def _id_ranges(
-    part: Part, counts: Sequence[int], node_type_names: Sequence[str], num_dst: int = 0
-) -> list[IndexRange]:
+def _id_ranges(part: Part, counts: Sequence[int], node_type_names: Sequence[str], num_dst: int = 0) -> list[IndexRange]:
     counts, kinds = [*counts, num_dst], [*[f"{name} nodes" for name in node_type_names], "destination nodes"]
     return [
         IndexRange(f"{part.label}[{row}]", ids, counts[end], kinds[end], "x_dict")

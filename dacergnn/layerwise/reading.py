@@ -17,11 +17,12 @@ from dacergnn.layerwise.arguments import FEATURES, GRAPH
 from dacergnn.layerwise.capture import Captured, Uncaptured
 from dacergnn.layerwise.part_calls import PartCall, part_call
 from dacergnn.layerwise.parts import part_of, run_part
-from dacergnn.layerwise.rewrites import drop_empty, is_empty, make_functional, name_of
+from dacergnn.layerwise.rewrites import drop_empty, is_empty, make_functional
 from dacergnn.layerwise.rows import CREATIONS, Mixed, RowCheck, RowCounts, Rows
 from dacergnn.modules.capture.ends import gather_of, ids_of, is_view, reduction_of
 from dacergnn.modules.capture.integers import Integers
 from dacergnn.modules.capture.sources import place_of
+from dacergnn.modules.capture.uses import CALLS, name_of
 
 _INDEX_TYPES = (torch.int64, torch.int32)
 
@@ -310,7 +311,7 @@ class Reading:
 
     def _check(self, node: fx.Node) -> tuple[str | None, bool]:
         """Returns why a node does not keep rows apart, if so, and whether it takes sizes as numbers."""
-        if node.op not in ("call_function", "call_method"):
+        if node.op not in CALLS:
             return f"is a {node.op}", False
         target: Any = node.target
         args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))

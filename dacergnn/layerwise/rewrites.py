@@ -12,11 +12,8 @@ from torch import Tensor, fx
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.modules.capture.ends import reduction_of
 from dacergnn.modules.capture.sources import place_of
+from dacergnn.modules.capture.uses import CALLS, name_of, writes
 
-_OPERATORS = frozenset(
-    (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
-     operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.imatmul)
-)  # fmt: skip
 _MAKES: dict[Any, Callable[..., Tensor]] = {
     "new_zeros": torch.zeros, "new_ones": torch.ones, "new_full": torch.full, "new_empty": torch.empty,
 }  # fmt: skip
@@ -42,7 +39,7 @@ def make_functional(module: fx.GraphModule, who: str) -> None:
         make = _MAKES.get(node.target) if node.op == "call_method" else None
         if make is not None:
             _detach_creation(node, make)
-        if not _writes(node):
+        if not (writes(node) or _is_told_to_write(node)):
             continue
         target = node.args[0] if node.args else None
         known = [o for o in _same_memory(graph, target) if places[o] < places[node]] if _is_node(target) else []
@@ -71,7 +68,7 @@ def drop_empty(graph: fx.Graph) -> None:
         reduction = reduction_of(node)
         if reduction is not None and is_empty(reduction[1]):
             node.replace_all_uses_with(reduction[0])
-        elif node.op in ("call_function", "call_method") and is_empty(node) and not _is_result(node):
+        elif node.op in CALLS and is_empty(node) and not _is_result(node):
             made = node.meta["example_value"]
             node.op, node.target = "call_function", torch.zeros
             node.args, node.kwargs = (tuple(made.shape),), {"dtype": made.dtype, "device": made.device}
@@ -87,25 +84,11 @@ def is_empty(node: fx.Node) -> bool:
     return isinstance(value, Tensor) and any(type(size) is int and size == 0 for size in value.shape)
 
 
-def name_of(node: fx.Node) -> str:
-    """Returns the name of the function or method of a node."""
-    target: Any = node.target
-    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
-
-
 def _detach_creation(node: fx.Node, make: Callable[..., Tensor]) -> None:
     """Makes a node of ``tensor.new_zeros(...)`` one of ``torch.zeros(...)``."""
     made = node.meta["example_value"]
     node.op, node.target, node.args = "call_function", make, node.args[1:]
     node.kwargs = {**node.kwargs, "dtype": made.dtype, "device": made.device}
-
-
-def _writes(node: fx.Node) -> bool:
-    if node.op not in ("call_function", "call_method"):
-        return False
-    name = name_of(node)
-    by_name = name.endswith("_") and not name.endswith("__")
-    return by_name or node.target in (*_OPERATORS, operator.setitem) or _is_told_to_write(node)
 
 
 def _is_told_to_write(node: fx.Node) -> bool:

@@ -19,6 +19,7 @@ from dacergnn.layerwise.reading import Reading
 from dacergnn.layerwise.stages import Count, Hood, Input, Own, Plan, Read, Stage
 from dacergnn.modules.capture.backend import GraphCore
 from dacergnn.modules.capture.captured_forward import CapturedForward
+from dacergnn.modules.capture.uses import needed
 from dacergnn.modules.graphs import GraphCache
 
 _LEAST = 2
@@ -158,15 +159,10 @@ class StageRuns:
     def _before(self) -> dict[fx.Node, Any]:
         """Returns the arguments, and what is computed before all ranges, by their nodes."""
         reading, values = self._reading, dict[fx.Node, Any]()
-        needed, open_nodes = {*self._plan.before}, [*self._plan.before]
-        while open_nodes:
-            node = open_nodes.pop()
-            new = [] if reading.is_known_size(node) else [n for n in node.all_input_nodes if n not in needed]
-            needed.update(new)
-            open_nodes += new
-        for node in reading.graph.nodes:
-            if node in needed:
-                values[node] = self._value(node, values)
+        for node in needed(
+            reading.graph, self._plan.before, lambda n: () if reading.is_known_size(n) else n.all_input_nodes
+        ):
+            values[node] = self._value(node, values)
         kept = {node: value for node, value in values.items() if node in self._plan.before}
         for end in kept.keys() & reading.kinds.keys():
             self._check(kept[end], self._sizes[reading.kinds[end]])

@@ -19,7 +19,8 @@ from dacergnn.layerwise.levels import Copy, Levels, parts_of, postorder
 from dacergnn.layerwise.part_calls import PartCall
 from dacergnn.layerwise.parts import run_part
 from dacergnn.layerwise.reading import Reading, Way
-from dacergnn.layerwise.rewrites import is_empty, name_of
+from dacergnn.layerwise.rewrites import is_empty
+from dacergnn.modules.capture.uses import name_of
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Between(nn.Module):
         values, places = h.max(dim=-1)
         return [
             *pooled, rows, values, places, h.argmax(-1), h.softmax(-1), h.view(-1, 4, 7).mean(1), h.sum(0),
-            h.mean(0, keepdim=True), h[:2], h[-1:], torch.stack([h, -h]),
+            h.mean(0, keepdim=True), h[:2], h[-1:], torch.stack([h, -h]), h.amin(-1), torch.full_like(h, float("-inf")),
         ]  # fmt: skip
 
     @staticmethod

@@ -6,7 +6,6 @@ import sympy
 from torch import fx
 
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import CheckSizes
 from dacergnn.deploy.operations.table import handles, value_of
 
 
@@ -19,7 +18,7 @@ def _assert_scalar(builder: NetworkBuilder, node: fx.Node) -> None:
         return
     own = {symbol for array in builder.inputs for size in array.shape for symbol in size.free_symbols}
     if expr.free_symbols <= own:
-        builder.steps.append(CheckSizes(expr, str(text)))
+        builder.check_sizes(expr, str(text))
 
 
 @handles("aten::sym_constrain_range_for_size", "aten::sym_constrain_range", "aten::_assert_tensor_metadata",

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, fx
 
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import Array, CopyRows, GatherRows, Piece, ScatterRows
+from dacergnn.deploy.literals import literal
+from dacergnn.deploy.network import Array, Call, ScatterRows
 from dacergnn.deploy.operations.table import Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
-from dacergnn.deploy.sizes import ONE, ZERO, Size, product, size_of
+from dacergnn.deploy.sizes import ZERO, size_of
 from dacergnn.frontends.symbolic.expr import Untranslatable
 
 
@@ -35,17 +36,9 @@ def _joined(builder: NetworkBuilder, node: fx.Node, tensors: Sequence[fx.Node], 
     if dim and node.meta["val"].is_floating_point():
         raise Untranslatable  # a form of rows
     arrays = [builder.needs_array(t) for t in tensors]
-    arrays = [array for array in arrays if array.shape != (ZERO,)]  # torch skips these
+    arrays = [array for array in arrays if array.shape != (ZERO,)] or arrays[:1]  # torch skips these
     made = builder.array(node)
-    outer, wide = product(made.shape[:dim]), product(made.shape[dim:])
-    pieces: list[Piece] = []
-    start: Size = ZERO
-    for array in arrays:
-        width = array.elements if dim == 0 else product(array.shape[dim:])
-        rows = ONE if dim == 0 else outer
-        pieces.append(Piece(array, ZERO, width, start, width if dim == 0 else wide, rows, width))
-        start = start + width
-    builder.steps.append(CopyRows(made, pieces, label_of(node)))
+    builder.copied(made, arrays, dim, label_of(node))
     return made
 
 
@@ -90,8 +83,10 @@ def gathered(builder: NetworkBuilder, node: fx.Node) -> Array:
 
 def _gather(builder: NetworkBuilder, node: fx.Node, source: fx.Node, index: fx.Node, *, wraps: bool) -> Array:
     made = builder.array(node)
-    arrays = builder.needs_array(source), builder.needs_array(index)
-    builder.steps.append(GatherRows(made, *arrays, wraps, label_of(node)))
+    rows, place, label = builder.needs_array(source), builder.needs_array(index), label_of(node)
+    checked = place, place.elements, rows.shape[0], literal(label), str(wraps).lower()
+    builder.steps.append(Call("check_index", [], checked, label))
+    builder.gather(made, rows, place, label)
     return made
 
 

@@ -11,7 +11,6 @@ from dacergnn.deploy.builder import NetworkBuilder
 from dacergnn.deploy.network import (
     AddLoops,
     Array,
-    CheckSizes,
     Graph,
     JoinEdges,
     RelationPart,
@@ -32,7 +31,7 @@ def _edges(builder: NetworkBuilder, node: fx.Node) -> Graph:
     types = None if a["edge_type"] is None else builder.needs_array(a["edge_type"])
     num_src, num_dst = sizes_of([a["num_src"], a["num_dst"]])
     if not a["bipartite"] and num_src != num_dst:
-        builder.steps.append(CheckSizes(sympy.Le(num_dst, num_src), "destinations that are the first sources"))
+        builder.check_sizes(sympy.Le(num_dst, num_src), "destinations that are the first sources")
     return builder.sorted_edges(edges, (num_src, num_dst, a["num_types"], 1), label_of(node), types)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import Array, RowFunction
+from dacergnn.deploy.network import Array, Call
 from dacergnn.deploy.operations.table import arguments, handles
 from dacergnn.deploy.places import label_of
-from dacergnn.deploy.sizes import product
+from dacergnn.deploy.sizes import product, size_of
 from dacergnn.frontends.symbolic.call import FEW
 from dacergnn.frontends.symbolic.expr import Untranslatable
 
@@ -33,9 +35,13 @@ def _row_function(builder: NetworkBuilder, node: fx.Node, function: str) -> Arra
     if a["dim"] % source.dim() != source.dim() - 1 or source.dim() < 2 or a.get("dtype") is not None:
         raise Untranslatable
     known, made = builder.needs_array(a["self"]), builder.array(node)
-    rows, width = product(known.shape[:-1]), known.shape[-1]
-    builder.steps.append(RowFunction(function, [made], known, rows, width, label_of(node)))
+    _each_row(builder, node, function, [made], known)
     return made
+
+
+def _each_row(builder: NetworkBuilder, node: fx.Node, function: str, made: list[Array], known: Array) -> None:
+    given = known, product(known.shape[:-1]), known.shape[-1]
+    builder.steps.append(Call(function, made, given, label_of(node)))
 
 
 @handles("aten::max", "aten::min", "aten::amax", "aten::amin", "aten::argmax", "aten::argmin")
@@ -49,19 +55,11 @@ def _extreme(builder: NetworkBuilder, node: fx.Node) -> Any:
         raise Untranslatable
     name = node.target._schema.name.partition("::")[2]  # type: ignore[union-attr]
     function = f"extreme_of_rows<{'1' if 'max' in name else '-1'}>"
+    shape = [size_of(size) for size in tree_leaves(node.meta["val"])[0].shape]
     known = builder.needs_array(a["self"])
-    rows, width = product(known.shape[:-1]), known.shape[-1]
-    if name.startswith("arg"):
-        places = builder.array(node)
-        builder.steps.append(RowFunction(f"{function}:places", [places], known, rows, width, label_of(node)))
-        return places
-    if name.startswith("a"):
-        made = builder.array(node)
-        builder.steps.append(RowFunction(f"{function}:values", [made], known, rows, width, label_of(node)))
-        return made
-    made = [builder.array(value) for value in node.meta["val"]]
-    builder.steps.append(RowFunction(f"{function}:both", made, known, rows, width, label_of(node)))
-    return made
+    made = [builder.new_array(dtype, *shape) for dtype in (known.dtype, torch.int64)]
+    _each_row(builder, node, function, made, known)
+    return made[1] if name.startswith("arg") else made[0] if name.startswith("a") else made
 
 
 @handles("aten::sum", "aten::mean")
@@ -73,6 +71,6 @@ def _sum(builder: NetworkBuilder, node: fx.Node) -> Array:
         raise Untranslatable
     known, made = builder.needs_array(a["self"]), builder.array(node)
     mean = str("mean" in node.target._schema.name).lower()  # type: ignore[union-attr]
-    step = RowFunction(f"sum_of_rows<{mean}>", [made], known, known.shape[0], known.width, label_of(node))
-    builder.steps.append(step)
+    given = known, known.shape[0], known.width
+    builder.steps.append(Call(f"sum_of_rows<{mean}>", [made], given, label_of(node)))
     return made

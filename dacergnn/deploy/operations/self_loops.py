@@ -9,12 +9,12 @@ import torch
 from torch import fx
 
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import AddLoops, Array
+from dacergnn.deploy.network import AddLoops, Array, Call
 from dacergnn.deploy.operations.copies import gathered
 from dacergnn.deploy.operations.table import arguments, handles
 from dacergnn.deploy.parts import label_of_array
 from dacergnn.deploy.places import label_of
-from dacergnn.deploy.sizes import ZERO, size_of
+from dacergnn.deploy.sizes import ZERO
 from dacergnn.frontends.symbolic.expr import Untranslatable
 
 _ANY = sympy.Integer(2**63 - 2)
@@ -60,16 +60,13 @@ def _index(builder: NetworkBuilder, node: fx.Node) -> Array:
 
 @handles("aten::arange")
 def _arange(builder: NetworkBuilder, node: fx.Node) -> Array:
-    """Numbers nodes, as the ends of one loop at each."""
+    """Numbers nodes, such as the ends of one loop at each."""
     a, value = arguments(node), node.meta["val"]
-    count = size_of(value.shape[0])
     if value.dtype is not torch.int64 or a.get("start", 0) != 0 or a.get("step", 1) != 1:
         raise Untranslatable
-    none = builder.constant(torch.empty(2, 0, dtype=torch.int64), "no_edges")
-    found = sympy.Symbol(builder.name("n"))
-    made = builder.new_array(torch.int64, sympy.Integer(2), found)
-    builder.steps.append(AddLoops(made, none, count, (_ANY, _ANY), found, label_of(node)))
-    return builder.array(node, made, ZERO)
+    made = builder.array(node)
+    builder.steps.append(Call("number_rows", [made], [made.elements], label_of(node)))
+    return made
 
 
 @handles("aten::repeat")

@@ -8,7 +8,7 @@ import sympy
 from torch import fx
 
 from dacergnn.deploy.builder import NetworkBuilder
-from dacergnn.deploy.network import Array, CheckSizes, Graph
+from dacergnn.deploy.network import Array, Graph
 from dacergnn.deploy.operations.table import NodeTypes, Repeated, arguments, handles, value_of
 from dacergnn.deploy.places import label_of
 from dacergnn.deploy.sizes import ONE, ZERO, Size, size_of
@@ -104,7 +104,7 @@ def _check_part(builder: NetworkBuilder, node: fx.Node, first: Size, stop: Size,
     begin, end, rows = (size.xreplace(plain) for size in (first, stop, known.shape[0]))
     fits = sympy.And(sympy.Ge(begin, 0), sympy.Le(begin, end), sympy.Le(end, rows))
     if fits != sympy.true:
-        builder.steps.append(CheckSizes(fits, f"rows {first} to {stop} of {known.shape[0]} in {label_of(node)}"))
+        builder.check_sizes(fits, f"rows {first} to {stop} of {known.shape[0]} in {label_of(node)}")
 
 
 @handles("aten::unbind")

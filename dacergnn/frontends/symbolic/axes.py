@@ -226,7 +226,7 @@ def _scaled(c: LayerCall, x: Expr, weight: Any, bias: Any) -> Expr:
     return scaled if bias is None else apply("add", scaled, c.operand(bias))
 
 
-@rule("chunk", "split", "tensor_split", "unbind", view=True)
+@rule("chunk", "split", "split_with_sizes", "tensor_split", "unbind", view=True)
 def _parts(c: LayerCall, a: Any, *args: Any, **options: Any) -> tuple[Expr, ...]:
     dim = options.get("dim", args[-1] if len(args) > 1 or (len(c.shape) < a.dim() and args) else 0) % a.dim()
     keeps = len(c.shape) == a.dim()

@@ -90,7 +90,7 @@ class LayerCall:
         tensor = argument
         if type(argument) is Value:
             waits = argument.node.real is None and argument.node.expr.edges is None
-            tensor = self.trace.results(argument) if waits and self.trace.runtime.in_torch else argument.node.real
+            tensor = self.trace.results(argument) if waits else argument.node.real
         if not isinstance(tensor, Tensor):
             raise Untranslatable
         return tensor

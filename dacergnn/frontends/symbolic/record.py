@@ -239,8 +239,6 @@ def _fills(func: Any, args: tuple[Any, ...]) -> bool:
 
 def _in_torch(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]) -> Any:
     """Runs a function of values in torch, after they have been computed."""
-    if any(v.node.expr.on_edges for v in values) and not trace.runtime.in_torch:
-        raise UnsupportedCallError(f"{spelled(func)} of a value per edge has no form in a program ({caller_text()}).")
     if not writes(func, kwargs):
         result = trace.torch(func, *trace.results(args), **trace.results(kwargs))
         for value in values:

@@ -23,8 +23,6 @@ class Runtime(Protocol):
     """Notes the steps of the call, so that it can be repeated; None if it is not to be repeated."""
     names: Names
     """Holds the names of programs and of their inputs."""
-    in_torch: bool
-    """Tells whether torch computes what no program expresses; otherwise that is an error."""
 
     def elements(self, device: torch.device) -> tuple[torch.dtype, ...]:
         """Returns the types of elements that programs take on a device."""

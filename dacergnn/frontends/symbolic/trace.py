@@ -205,7 +205,7 @@ class Trace(Notes):
                 continue
             edges = node.expr.edges
             if not needs_edges(node.expr):
-                may_run = self.runtime.in_torch and self.takes(node.elements) and unviewed(node.expr).op != "leaf"
+                may_run = self.takes(node.elements) and unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None or isinstance(edges, Several):
                 with self._outermost():
@@ -213,8 +213,7 @@ class Trace(Notes):
             else:
                 pending.setdefault((edges, node.elements), []).append(node)
         for (edges, _), group in pending.items():
-            if self.runtime.in_torch:
-                group += self._passed(group)
+            group += self._passed(group)
             with self._outermost():
                 self._compute(edges, group)
 
@@ -308,8 +307,7 @@ class Trace(Notes):
                     result = self.torch(func, *args, **kwargs)
                 node.real = result if pick is None else result[pick]
                 assert node.real is not None
-                if self.runtime.in_torch:
-                    self._tie(node.real, node.shape)
+                self._tie(node.real, node.shape)
                 if not node.expr.uniform:
                     node.expr.becomes_leaf(self._converted(node.real, node.elements))
         return node.real
@@ -322,6 +320,8 @@ class Trace(Notes):
             if len(value.call) > 1:
                 return self._replay(value)
             self.materialise([value])  # no function of torch computes it
+            if value.expr.op == "leaf" and value.expr.tensor is not None:
+                check_unwritten(value.expr.tensor, value.expr.version)
             return value.real
         if type(value) in (tuple, list):
             return type(value)([self._replayed(v) for v in value])
@@ -333,7 +333,7 @@ class Trace(Notes):
             try:
                 self._run(edges, nodes)
             except UnsupportedCallError:
-                if not (edges.replayed and self.runtime.in_torch):
+                if not edges.replayed:
                     raise
                 for node in nodes:
                     self._replay(node)
@@ -377,8 +377,7 @@ class Trace(Notes):
                 node.real = self._converted(node.real, node.dtype)
                 if node.call and node.call[0] in CLONES:
                     node.real = self.torch(Tensor.clone, node.real)
-                if self.runtime.in_torch:
-                    self._tie(node.real, node.shape)
+                self._tie(node.real, node.shape)
 
     def run_program(
         self, program: ProgramSource, edges: EdgeSet | RowSet, leaves: Sequence[Expr], spaces: Sequence[str],

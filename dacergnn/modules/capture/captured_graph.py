@@ -191,8 +191,6 @@ class CapturedGraph(Runner):
 class _Runtime:
     """Finds graphs and runs programs for one call."""
 
-    in_torch = True
-
     def __init__(self, owner: CapturedGraph, tape: Tape, args: Sequence[Any]) -> None:
         self.owner = owner
         self.tape: Tape | None = tape

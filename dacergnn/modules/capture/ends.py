@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 
 from dacergnn.frontends.dgl.typed_products import typed_product
+from dacergnn.modules.capture.uses import CALLS, name_of
 
 _GETITEM = (operator.getitem, Tensor.__getitem__)
 _VIEWS = frozenset(("view", "reshape", "unsqueeze", "expand", "expand_as", "long", "to", "contiguous"))
@@ -200,9 +201,7 @@ def reduction_of(
 
 def _name(node: fx.Node) -> str:
     """Returns the name of a function, method or operation, the same for one that writes to its argument."""
-    target: Any = node.target
-    name = target if node.op == "call_method" else getattr(target, "__name__", "") if callable(target) else ""
-    return name.partition(".")[0].removesuffix("_")
+    return name_of(node).partition(".")[0].removesuffix("_") if node.op in CALLS else ""
 
 
 def _first_axis(source: Any, axis: Any) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from dacergnn.modules.capture.uses import CALLS, name_of, writes
 
 
 class Integers:
@@ -21,7 +22,7 @@ class Integers:
                 continue
             if node.op == "placeholder":
                 self.nodes[node] = node
-            elif node.op in ("call_function", "call_method") and self._pure(node):
+            elif node.op in CALLS and self._pure(node):
                 is_result = any(user.op == "output" for user in node.users)  # users may write to one of several
                 self.nodes[node] = node if is_result else known.setdefault(self._key(node), node)
 
@@ -30,8 +31,7 @@ class Integers:
         return self.nodes.get(node, node)
 
     def _pure(self, node: fx.Node) -> bool:
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        inputs = {*node.all_input_nodes}
+        name, inputs = name_of(node), {*node.all_input_nodes}
         if name.startswith("sym_size") and all(given.op == "placeholder" for given in inputs):
             return True
         if not inputs <= self.nodes.keys():
@@ -60,20 +60,13 @@ def _written(graph: fx.Graph) -> set[fx.Node]:
     """Returns the nodes whose memory some node writes to, or shares with such a one."""
     written: set[fx.Node] = set()
     for node in reversed(graph.nodes):
-        if node.op not in ("call_function", "call_method") or not node.args:
+        if node.op not in CALLS or not node.args:
             continue
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        writes = (name.endswith("_") and not name.endswith("__")) or node.target in IN_PLACE
-        if writes or (node in written and _integers(node.meta.get("example_value"))):  # views are of the first argument
+        shares = node in written and _integers(node.meta.get("example_value"))  # views are of the first argument
+        if shares or writes(node):
             written.update(n for n in _nodes(node.args[0]) if isinstance(n, fx.Node))
         written.update(n for n in _nodes(node.kwargs.get("out")) if isinstance(n, fx.Node))
     return written
-
-
-IN_PLACE = frozenset(
-    (operator.setitem, operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, operator.iand,
-     operator.ior, operator.ixor, operator.ilshift, operator.irshift, operator.itruediv, operator.ipow)
-)  # fmt: skip
 
 
 def _nodes(tree: Any) -> tuple[Any, ...]:

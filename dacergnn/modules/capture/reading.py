@@ -25,11 +25,11 @@ from dacergnn.frontends.symbolic.value import Value, values_in
 from dacergnn.modules.capture.counted_nodes import count_nodes
 from dacergnn.modules.capture.ends import Ends, along_parts, find_ends, gather_of, is_view
 from dacergnn.modules.capture.integers import Integers
-from dacergnn.modules.capture.refusals import name_of
+from dacergnn.modules.capture.refusals import public_name
 from dacergnn.modules.capture.self_loops import join_self_loops
 from dacergnn.modules.capture.sources import is_number, label, own_path, reads_number
 from dacergnn.modules.capture.stacked_sums import add_stacked
-from dacergnn.modules.capture.structures import flat, tensors_in, with_numbers
+from dacergnn.modules.capture.structures import flat, mapped, tensors_in, with_numbers
 from dacergnn.modules.capture.uses import last_uses, results_in_use
 from dacergnn.modules.torch_operator import run_layer
 
@@ -225,7 +225,7 @@ class _Run:
             return function(*args)  # a part of several results
         known = function in (*_SETS_MODES, torch.Size) or _of_numbers(function)
         if not (tensors_in(example) or tensors_in((args, kwargs)) or known):
-            raise UnsupportedCallError(f"{name_of(function)} is called ({callers.caller_text()}).")
+            raise UnsupportedCallError(f"{public_name(function)} is called ({callers.caller_text()}).")
         result = self._called(function, args, kwargs)
         self._tie(example, result)
         apart = function is run_layer  # results of a layer share memory, but no rows
@@ -308,7 +308,7 @@ class _Run:
         if tensors_in(result) or (result is None and tensors_in((args, kwargs))):
             self.tape.called(function, args, kwargs, result)
         elif function not in ABOUT and not _of_numbers(function):
-            raise UnsupportedCallError(f"{name_of(function)} is called ({callers.caller_text()}).")
+            raise UnsupportedCallError(f"{public_name(function)} is called ({callers.caller_text()}).")
         return result
 
     def _constant(self, value: float, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -343,17 +343,7 @@ class _Run:
 
     def _filled(self, tree: Any) -> Any:
         """Returns arguments of a node with what other nodes have made; lists as torch's own functions take them."""
-        if isinstance(tree, fx.Node):
-            return self.made[tree]
-        if isinstance(tree, tuple):
-            return tuple([self._filled(v) for v in tree])
-        if isinstance(tree, list):
-            return [self._filled(v) for v in tree]
-        if isinstance(tree, Mapping):
-            return {k: self._filled(v) for k, v in tree.items()}
-        if isinstance(tree, slice):
-            return slice(*[self._filled(v) for v in (tree.start, tree.stop, tree.step)])
-        return tree
+        return mapped(tree, lambda leaf: self.made[leaf] if isinstance(leaf, fx.Node) else leaf)
 
 
 def _of_numbers(function: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from dacergnn.frontends.symbolic.table import IN_PLACE as WRITING
 from dacergnn.frontends.symbolic.table import RULES
 from dacergnn.modules.capture.ends import gather_of, reduction_of
 from dacergnn.modules.capture.sources import place_of
-from dacergnn.modules.capture.uses import is_written
+from dacergnn.modules.capture.uses import OPERATORS, is_written, name_of
 
 _OF_GRADIENTS = frozenset(("register_hook", "retain_grad", "register_post_accumulate_grad_hook", "backward"))
 _DIFFERENTIATES = (torch.autograd.grad, torch.autograd.backward)
@@ -23,14 +22,14 @@ _FUNCTION = "autograd_function_apply"
 """The name of the operator for subclasses of `torch.autograd.Function` in graphs."""
 _DATA = "_get_data_attr"
 """The name of torch's function for ``.data`` in graphs."""
-_WRITES_TO_ARRAYS = {f"wrapped_{n}" for n in operator.__all__ if n[0] == "i" and hasattr(operator, f"__{n[1:]}__")}
+_WRITES_TO_ARRAYS = {f"wrapped_{function.__name__}" for function in OPERATORS}
 """The names by which torch calls operators that write to arrays of NumPy, of whose writes autograd knows nothing."""
 
 
 def shortfall(graph: fx.Graph, *, layered: bool) -> str | None:
     """Returns why a forward can do more than what torch has captured of it, or faster with its compiled layers."""
     for node in graph.nodes:
-        if _name(node.target) == _FUNCTION:
+        if name_of(node) == _FUNCTION:
             return f"of a torch.autograd.Function, torch captures first derivatives only ({place_of(node)})."
         if layered and isinstance(node.target, HigherOrderOperator):
             return f"torch runs all layers within a {node.target} ({place_of(node)})."
@@ -40,7 +39,7 @@ def shortfall(graph: fx.Graph, *, layered: bool) -> str | None:
 def refusal(graph: fx.Graph) -> str | None:
     """Returns why a graph has to run as it is; None if it need not."""
     for node in graph.nodes:
-        name = _name(node.target)
+        name = name_of(node)
         if name in _OF_GRADIENTS or node.target in _DIFFERENTIATES:
             return f"{name} is called for a tensor within the forward ({place_of(node)})."
         if name == _DATA and _is_read(node) and is_written(node):
@@ -64,7 +63,7 @@ def obstacle(graph: fx.Graph) -> str | None:
         elif not of_edges.isdisjoint(node.all_input_nodes) and reduction_of(node) is None:
             function = getattr(Tensor, node.target, None) if isinstance(node.target, str) else node.target
             known = function in RULES or function in WRITING or getattr(function, "__module__", "") == "_operator"
-            if not known and not _name(node.target).startswith("new_"):
+            if not known and not name_of(node).startswith("new_"):
                 return _formless(node)
             of_edges.add(node)
     return None
@@ -81,20 +80,16 @@ def failure(error: Exception) -> str:
     return f"{text} ({Path(last.filename).name}, line {last.lineno}, in {last.name})."
 
 
-def name_of(function: Any) -> str:
+def public_name(function: Any) -> str:
     """Returns the name of a function in a graph as users know it."""
-    name = _name(function) or str(function)
+    name = getattr(function, "__name__", str(function))
     return f"NumPy's {name.removeprefix('wrapped_')}" if name.startswith("wrapped_") else name.removeprefix("_enter_")
 
 
 def _formless(node: fx.Node) -> str:
-    return f"torch.{_name(node.target)} of a value per edge has no form in a program ({place_of(node)})."
+    return f"torch.{name_of(node)} of a value per edge has no form in a program ({place_of(node)})."
 
 
 def _is_read(node: fx.Node) -> bool:
     """Returns whether others read the tensor itself."""
     return any(len(other.users) > 1 for other in node.all_input_nodes)
-
-
-def _name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", "")

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from dacergnn.frontends.pyg.self_loops import with_loops
 from dacergnn.frontends.symbolic.sizes import number
-from dacergnn.graph.native_sorting import with_loops
 from dacergnn.modules.capture.uses import erase_unused
 
 _ALL = slice(None, None, None)
@@ -25,12 +25,7 @@ def with_self_loops(edge_index: Tensor, count: int) -> Tensor:
     Args:
         edge_index: [2, E] integers, in any dtype.
     """
-    count = number(count)
-    made = with_loops(edge_index, (count, count), count)
-    if made is not None:
-        return made
-    loops = torch.arange(count, device=edge_index.device).view(1, -1).repeat(2, 1)
-    return torch.cat([edge_index[:, edge_index[0] != edge_index[1]], loops], dim=1)
+    return with_loops(edge_index, number(count))
 
 
 def join_self_loops(module: fx.GraphModule) -> None:

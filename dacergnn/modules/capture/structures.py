@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -26,10 +27,17 @@ def tensors_in(tree: Any) -> list[Tensor]:
     return [v for v in flat(tree) if isinstance(v, Tensor)]
 
 
+def mapped(tree: Any, of: Callable[[Any], Any]) -> Any:
+    """Returns a structure with what a function returns for what it holds; lists are those of Python."""
+    if isinstance(tree, tuple):
+        return tuple([mapped(v, of) for v in tree])
+    if isinstance(tree, list):
+        return [mapped(v, of) for v in tree]
+    if isinstance(tree, Mapping):
+        return {k: mapped(v, of) for k, v in tree.items()}
+    return slice(*[mapped(v, of) for v in (tree.start, tree.stop, tree.step)]) if isinstance(tree, slice) else of(tree)
+
+
 def with_numbers(tree: Any) -> Any:
     """Returns a structure with plain numbers in place of sizes."""
-    if type(tree) is Size:
-        return number(tree)
-    if isinstance(tree, tuple | list):
-        return type(tree)(map(with_numbers, tree))
-    return {k: with_numbers(v) for k, v in tree.items()} if isinstance(tree, dict) else plain(tree)
+    return mapped(tree, lambda leaf: number(leaf) if type(leaf) is Size else plain(leaf))

@@ -43,6 +43,10 @@ inline void check_size(std::int64_t size, std::int64_t wanted, int axis, const c
     fail(kBadInput, "%s: size %lld in axis %d must be %lld.", label, (long long)size, axis, (long long)wanted);
 }
 
+inline void check_fit(bool fits, const char *text) {
+  if (!fits) fail(kBadInput, "%s", text);
+}
+
 inline void check_elements(std::int64_t found, std::int64_t wanted, const char *label) {
   if (found != wanted)
     fail(kBadInput, "%s has %lld numbers, and the graph asks for %lld; give every node and edge a row.", label,

@@ -129,6 +129,21 @@ class Contexts {
   int slots_;
 };
 
+// The memory of one call, which other calls use later.
+template <class Pool>
+class Lease {
+ public:
+  explicit Lease(Pool &pool) : pool_(pool), context_(pool.take()) {}
+  Lease(const Lease &) = delete;
+  Lease &operator=(const Lease &) = delete;
+  ~Lease() { pool_.give(std::move(context_)); }
+  auto &operator*() const { return *context_; }
+
+ private:
+  Pool &pool_;
+  decltype(pool_.take()) context_;
+};
+
 // Runs a function at a border that no exception may cross; returns its code, and copies the text of an error.
 template <class Function>
 int guarded(Message &told, Function function) noexcept {

@@ -55,7 +55,7 @@ class DeviceModel {
   int run(const Input *inputs, Output *outputs, void *stream, Message &told) const {
     const CurrentDevice current(device_);
     const Lease lease(contexts_);
-    DeviceContext &context = *lease.context;
+    DeviceContext &context = *lease;
     context.stream = static_cast<cudaStream_t>(stream);
     context.device = device_;
     context.multiprocessors = multiprocessors_;
@@ -66,13 +66,6 @@ class DeviceModel {
   const char *processor() const { return name_; }
 
  private:
-  struct Lease {
-    explicit Lease(DeviceContexts &contexts) : from(contexts), context(contexts.take()) {}
-    ~Lease() { from.give(std::move(context)); }
-    DeviceContexts &from;
-    std::unique_ptr<DeviceContext> context;
-  };
-
   // Returns the current device, if there are kernels for it.
   int device_of(const DeviceDescription &own) {
     int device = 0, major = 0, minor = 0;

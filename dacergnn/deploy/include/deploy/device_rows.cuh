@@ -1,5 +1,5 @@
 // Operations on rows between the programs of an exported model, on a CUDA device. They have the names and arguments of
-// those in tensors.h and row_functions.h.
+// those in tensors.h and row_functions.h; those that add up have memory for parts of sums besides.
 #pragma once
 
 #include <cmath>
@@ -207,7 +207,7 @@ struct SoftmaxRows {
   }
 };
 template <bool logarithm, class T>
-void softmax_rows(DeviceBuffer &, T *to, const T *from, std::int64_t rows, std::int64_t width) {
+void softmax_rows(T *to, const T *from, std::int64_t rows, std::int64_t width) {
   for_each_row(rows, SoftmaxRows<logarithm, T>{to, from, width});
 }
 
@@ -233,12 +233,12 @@ struct ExtremeOfRows {
       if (better(value, place, best, at)) best = value, at = place;
     }
     if (lane > 0) return;
-    if (to != nullptr) to[row] = best;
-    if (places != nullptr) places[row] = at;
+    to[row] = best;
+    places[row] = at;
   }
 };
 template <int sign, class T>
-void extreme_of_rows(DeviceBuffer &, T *to, std::int64_t *places, const T *from, std::int64_t rows, std::int64_t width) {
+void extreme_of_rows(T *to, std::int64_t *places, const T *from, std::int64_t rows, std::int64_t width) {
   if (width > 0) for_each_row(rows, ExtremeOfRows<sign, T>{to, places, from, width});
 }
 

@@ -270,7 +270,7 @@ inline Index *typed_sources(Buffer &buffer, const Edges &edges) {
 
 // Writes the weights [E] 1 / number of edges with the same destination and type.
 template <class T>
-void pair_mean_weights(const Edges &edges, T *weights) {
+void pair_mean_weights(T *weights, const Edges &edges) {
   const Number numbers[] = {edges.count, (Number)edges.dst, edges.sizes.types > 1 ? (Number)edges.type : 0,
                             sizeof(Index), (Number)weights, sizeof(T)};
   dacergnn::mean_weights(numbers);
@@ -278,7 +278,7 @@ void pair_mean_weights(const Edges &edges, T *weights) {
 
 // Writes the weights [E] 1 / root of the product of both ends' in-degrees.
 template <class T>
-void symmetric_weights(const Edges &edges, T *weights) {
+void symmetric_weights(T *weights, const Edges &edges) {
   const Number numbers[] = {edges.count, edges.sizes.sources, (Number)edges.src, (Number)edges.dst,
                             sizeof(Index), (Number)weights, sizeof(T)};
   if (dacergnn::symmetric_weights(numbers) < 0) fail(kNoMemory, "There is no memory for weights of edges.");

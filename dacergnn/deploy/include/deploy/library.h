@@ -51,20 +51,13 @@ class Model {
     if (threads < 0) fail(kBadInput, "The number of threads is %d; pass 0 for as many as there are processors.", threads);
     const Threads guard(threads);
     const Lease lease(contexts_);
-    return variant_.run(weights_.data(), *lease.context, inputs, outputs, told);
+    return variant_.run(weights_.data(), *lease, inputs, outputs, told);
   }
 
   void trim() const { contexts_.clear(); }
   const char *processor() const { return variant_.name; }
 
  private:
-  struct Lease {
-    explicit Lease(Contexts &contexts) : from(contexts), context(contexts.take()) {}
-    ~Lease() { from.give(std::move(context)); }
-    Contexts &from;
-    std::unique_ptr<Context> context;
-  };
-
   static const Variant &variant(const Description &own) {
     for (int i = 0; i < own.variant_count; ++i)
       if (own.variants[i].fits()) return own.variants[i];

@@ -32,17 +32,6 @@ struct Pieces {
   DEPLOY_BOTH std::int64_t first(std::int64_t group) const { return firsts != nullptr ? firsts[group] : group * count; }
 };
 
-// Raises an error if an index is out of range. Negative indices count from the end if `wraps`.
-template <class I>
-void check_index(const I *index, std::int64_t count, std::int64_t rows, const char *label, bool wraps) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto row = static_cast<std::int64_t>(index[i]);
-    if (row >= rows || row < (wraps ? -rows : 0))
-      fail(kBadInput, "%s: index %lld at place %lld is out of range; there are %lld rows.", label, (long long)row,
-           (long long)i, (long long)rows);
-  }
-}
-
 // Returns the groups of entries whose index is the same, in memory of the host.
 template <class I>
 Pieces pieces_of(Buffer &buffer, const I *index, std::int64_t count, std::int64_t groups, const char *label) {

@@ -31,8 +31,8 @@ void extreme_of_rows(T *to, std::int64_t *places, const T *from, std::int64_t ro
     std::int64_t best = 0;
     for (std::int64_t k = 1; k < width; ++k)
       if (from[best] == from[best] && (sign * from[k] > sign * from[best] || from[k] != from[k])) best = k;
-    if (to) to[i] = from[best];
-    if (places) places[i] = best;
+    to[i] = from[best];
+    places[i] = best;
   }
 }
 

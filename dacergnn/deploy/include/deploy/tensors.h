@@ -13,26 +13,44 @@ namespace deploy {
 template <class T>
 void copy_rows(T *to, std::int64_t to_stride, const T *from, std::int64_t from_stride, std::int64_t rows,
                std::int64_t width) {
+  if (rows * width == 0) return;  // addresses may be null
   if (to_stride == width && from_stride == width) {
-    if (rows * width != 0) std::memcpy(to, from, static_cast<std::size_t>(rows * width) * sizeof(T));
+    std::memcpy(to, from, static_cast<std::size_t>(rows * width) * sizeof(T));
     return;
   }
   for (std::int64_t i = 0; i < rows; ++i)
     std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(width) * sizeof(T));
 }
 
-// Copies the rows that indices choose. Negative indices count from the end if `wraps`, as in torch's indexing.
-template <class T, class I>
-void gather_rows(T *to, const T *from, const I *index, std::int64_t count, std::int64_t rows, std::int64_t width,
-                 const char *label, bool wraps) {
+// Raises an error if an index is out of range. Negative indices count from the end if `wraps`.
+template <class I>
+void check_index(const I *index, std::int64_t count, std::int64_t rows, const char *label, bool wraps) {
   for (std::int64_t i = 0; i < count; ++i) {
-    std::int64_t row = static_cast<std::int64_t>(index[i]);
-    if (wraps && row < 0) row += rows;
-    if (row < 0 || row >= rows)
-      fail(kBadInput, "%s: index %lld at place %lld is out of range; there are %lld rows.", label, (long long)index[i],
+    const auto row = static_cast<std::int64_t>(index[i]);
+    if (row >= rows || row < (wraps ? -rows : 0))
+      fail(kBadInput, "%s: index %lld at place %lld is out of range; there are %lld rows.", label, (long long)row,
            (long long)i, (long long)rows);
-    std::memcpy(to + i * width, from + row * width, static_cast<std::size_t>(width) * sizeof(T));
   }
+}
+
+// Copies the rows that indices choose, which are checked already; negative ones count from the end.
+template <class T, class I>
+void gather_rows(T *to, const T *from, const I *index, std::int64_t count, std::int64_t rows, std::int64_t width) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto row = static_cast<std::int64_t>(index[i]);
+    std::memcpy(to + i * width, from + (row < 0 ? row + rows : row) * width, static_cast<std::size_t>(width) * sizeof(T));
+  }
+}
+
+template <class T>
+void fill(T *to, std::int64_t count, T value) {
+  std::fill_n(to, count, value);
+}
+
+// Writes the numbers 0, 1, 2, ...
+template <class T>
+void number_rows(T *to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(i);
 }
 
 enum class Reduce { kSum, kMean, kMax, kMin };
@@ -42,11 +60,9 @@ template <class T, class I>
 void scatter_rows(T *to, std::int64_t rows, const T *from, const I *index, std::int64_t count, std::int64_t width,
                   Reduce reduce, bool include, std::int64_t *counts, const char *label) {
   for (std::int64_t row = 0; row < rows; ++row) counts[row] = include;
+  check_index(index, count, rows, label, false);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = static_cast<std::int64_t>(index[i]);
-    if (row < 0 || row >= rows)
-      fail(kBadInput, "%s: index %lld at place %lld is out of range; there are %lld rows.", label, (long long)row,
-           (long long)i, (long long)rows);
     T *const out = to + row * width;
     const T *const in = from + i * width;
     if (counts[row]++ == 0)

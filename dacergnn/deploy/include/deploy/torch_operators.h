@@ -148,14 +148,14 @@ inline Tensor edge_weights(const Tensor &given, const Numbers &sizes, const std:
         function((double *)to);
     };
     if (kind == "pair_mean")
-      write([&](auto *weights) { pair_mean_weights(graph, weights); });
+      write([&](auto *weights) { pair_mean_weights(weights, graph); });
     else if (kind != "symmetric")
       fail(kBadInput, "edge_weights: there are no weights %s.", kind.c_str());
     else if (sizes[1] > sizes[0])
       fail(kBadInput, "edge_weights: %lld destinations are not the first of %lld sources.", (long long)sizes[1],
            (long long)sizes[0]);
     else
-      write([&](auto *weights) { symmetric_weights(graph, weights); });
+      write([&](auto *weights) { symmetric_weights(weights, graph); });
     return made;
   });
 }

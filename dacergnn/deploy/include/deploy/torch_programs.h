@@ -44,18 +44,6 @@ struct Program {
   void (*run)(Context &context, const Edges &edges, const Array *arrays, void *const *results);
 };
 
-// Memory of a call, which other calls use later.
-class Lease {
- public:
-  explicit Lease(Contexts &contexts) : from_(contexts), context_(contexts.take()) {}
-  ~Lease() { from_.give(std::move(context_)); }
-  Context &operator*() const { return *context_; }
-
- private:
-  Contexts &from_;
-  std::unique_ptr<Context> context_;
-};
-
 // Runs a function whose failures become exceptions, which torch passes on to its callers.
 template <class Function>
 auto told(Function function) {
