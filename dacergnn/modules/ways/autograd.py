@@ -63,6 +63,8 @@ class Invocation:
     """Learns from backwards which arguments are written to after the call."""
     watched: list[Watched] = field(default_factory=list[Watched])
     """Holds the arguments that were copied."""
+    shapes: Sequence[torch.Size] = ()
+    """Holds the shapes of the inputs, which are those of their gradients: a single row may have no axis for it."""
 
     @property
     def key(self) -> tuple[CompiledProgram, Mask]:
@@ -88,18 +90,15 @@ class Invocation:
             return results
         if self.overwritten:
             raise RuntimeError(RUN_AGAIN)
-        outputs = list(saved[count:])
-        giver = None if again else variant.giver
-        lease = None if giver is None else self.lease
-        if self.lease is not None:
-            outputs += variant.forward.saved(variant.forward.prepare(self.graph), self.lease)
-        if lease is not None:
+        lease = self.lease
+        if lease is not None and variant.backward.overwrites and not again:
             self.lease, self.overwritten = None, True
-        pools = {"input": saved[:count], "output": outputs, "gradient": gradients}
+        pools = {"input": saved[:count], "output": saved[count:], "gradient": gradients}
         arrays = [pools[kind][i] for kind, i in variant.sources]
-        prepared = variant.backward.prepare(self.graph, giver=giver)
+        prepared = variant.backward.prepare(self.graph, giver=variant.giver, again=again)
+        shapes = [self.shapes[slot] for slot in variant.slots]
         start = perf_counter()
-        values = variant.backward(prepared, arrays, lease)
+        values = variant.backward(prepared, arrays, lease, shapes)
         if self.seconds:  # of the forward; another backward of it counts no more
             self.choice.note(self.mask, self.runner, self.seconds + perf_counter() - start, self.graph)
             self.seconds = 0.0
@@ -114,7 +113,7 @@ class Invocation:
         if made is not None:
             arrays = [*[inputs[i] for i in made.inputs], *[seeds[i] for i in made.seeds]]
             for slot, value in zip(made.wrt, made.program.run(self.graph, arrays), strict=True):
-                results[slot] = value
+                results[slot] = value.view(self.shapes[slot])
         return results
 
     def tangents(self, inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
@@ -167,7 +166,7 @@ def _forward(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, 
 def _keep(ctx: Any, invocation: Invocation, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Saves the tensors that backwards read."""
     variant = invocation.chosen = invocation.variant  # backwards take the same build, also if another wins meanwhile
-    ctx.invocation, ctx.shapes = invocation, [t.shape for t in inputs]
+    ctx.invocation, invocation.shapes = invocation, [t.shape for t in inputs]
     ctx.save_for_backward(
         *[t if i in variant.kept else None for i, t in enumerate(inputs)],
         *[t if i in variant.read else None for i, t in enumerate(outputs)],
@@ -211,8 +210,7 @@ def _differentiate(ctx: Any, saved: Sequence[Any], gradients: Sequence[Tensor]) 
     else:
         run_backward = partial(invocation.backward, saved, batched or is_retained())
     results = for_each_item(run_backward, gradients) if batched else run_backward(gradients)
-    shapes = zip(results, ctx.shapes, strict=True)
-    return (None, *[None if value is None else value.view(shape) for value, shape in shapes])
+    return None, *results
 
 
 class _TransformedRun(torch.autograd.Function):
