@@ -27,7 +27,7 @@ from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Lowered, argument, lower
 from dacergnn.runtime.memory import aligned
 from dacergnn.runtime.needs import Places, arrange, places_of
-from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
+from dacergnn.runtime.pool import LARGE, POOL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
 _is_profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
@@ -56,7 +56,7 @@ class Prepared:
     hosted: list[tuple[int, int]]  # positions of an argument, and of the result whose memory it uses
     offsets_given: list[tuple[int, int]]  # position of an argument, offset in the giver's buffer
     encodings: Encodings  # keeps the memory behind the pointers alive
-    spare: list[Frame]  # with small workspaces, not in use by a call
+    spare: list[array[int]]  # arguments that no call uses now
     graph: Callable[[], HeteroGraph | None]  # weak: the graph holds this
     streams: set[int]  # handles of the streams on which it has run
 
@@ -268,11 +268,7 @@ class Executable:
         giver_lease: Lease | None,
         shapes: Sequence[tuple[int, ...]] | None,
     ) -> tuple[list[Tensor], Lease | None]:
-        try:
-            frame = prepared.spare.pop()
-        except IndexError:
-            frame = self.frame(prepared)
-        arguments, address, workspace = frame
+        arguments, address, workspace = self.frame(prepared)
         try:
             results: list[Tensor] = []
             for place, (position, shape, large) in enumerate(prepared.outputs):
@@ -304,20 +300,23 @@ class Executable:
                 self._function(address)
             return results, lease
         finally:
-            if prepared.workspace < SMALL:
-                prepared.spare.append(frame)
-            else:
-                POOL.give(workspace)
+            prepared.spare.append(arguments)
+            POOL.give_workspace(workspace, prepared.workspace)
 
     def frame(self, prepared: Prepared) -> Frame:
         """Returns the arguments and the workspace of one call."""
-        arguments, workspace = prepared.arguments[:], POOL.take(prepared.workspace)
+        workspace = POOL.workspace(prepared.workspace)
         if not has_memory(workspace):
             raise _no_memory(workspace)
         start = workspace.data_ptr()
-        for position, offset in prepared.offsets:
-            arguments[position] = start + offset
-        arguments[self.end + 1] = start
+        try:
+            arguments = prepared.spare.pop()
+        except IndexError:
+            arguments = prepared.arguments[:]
+        if arguments[self.end + 1] != start:
+            for position, offset in prepared.offsets:
+                arguments[position] = start + offset
+            arguments[self.end + 1] = start
         return arguments, arguments.buffer_info()[0], workspace
 
 
