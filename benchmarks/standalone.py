@@ -132,12 +132,11 @@ class Standalone(Executable):
         return frame
 
     def _run(
-        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None
+        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None, shapes: Any
     ) -> tuple[list[Tensor], Lease | None]:
         inputs, _ = prepared.inputs.place(inputs, prepared.arguments[:])  # contiguous copies, where some are needed
-        prepared.spare.clear()
         self._now = prepared, inputs, giver_lease
-        return super()._run(prepared, inputs, giver_lease)
+        return super()._run(prepared, inputs, giver_lease, shapes)
 
     def _regions(self, arguments: array[int]) -> list[_Region]:
         """Returns the memory of the call that is under way."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -43,8 +44,15 @@ def symmetric_weights(edges: EdgeList, starts: _Starts, dtype: torch.dtype) -> T
 def degree_roots(edges: EdgeList, starts: _Starts, dtype: torch.dtype) -> Tensor:
     """Returns [NS] 1 / root of the in-degree of each node; 0 where it is 0."""
     dst, nodes = edges.dst, edges.num_src
-    native_roots = native_sorting.degree_roots(dst, nodes, dtype) if sorting.at_hand(dst) else None
+    native_roots = native_sorting.degrees(dst, nodes, dtype, roots=True) if sorting.at_hand(dst) else None
     return _roots(edges, dtype).to(dtype) if native_roots is None else native_roots
+
+
+def degrees(end: str, edges: EdgeList, starts: _Starts, dtype: torch.dtype) -> Tensor:
+    """Returns the number of edges at each node of one end, "src" [NS] or "dst" [ND]."""
+    nodes, count = (edges.src, edges.num_src) if end == "src" else (edges.dst, edges.num_dst)
+    native_degrees = native_sorting.degrees(nodes, count, dtype) if sorting.at_hand(nodes) else None
+    return sorting.occurrences(nodes, count).to(dtype) if native_degrees is None else native_degrees
 
 
 def _roots(edges: EdgeList, dtype: torch.dtype) -> Tensor:
@@ -58,5 +66,7 @@ WEIGHTS: dict[str, Callable[[EdgeList, _Starts, torch.dtype], Tensor]] = {
     "pair_mean": mean_weights,
     "symmetric": symmetric_weights,
     "roots": degree_roots,
+    "src_degree": partial(degrees, "src"),
+    "dst_degree": partial(degrees, "dst"),
 }
 """Functions that compute weights of edges in canonical order, or of nodes, which `HeteroGraph` returns."""

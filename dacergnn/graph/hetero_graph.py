@@ -223,6 +223,10 @@ class HeteroGraph(StoredGraph):
         """Returns [NS] 1 / root of the in-degree of each node; 0 where it is 0. Destinations are the first sources."""
         return self._encodings.weights("roots", dtype)
 
+    def degrees(self, end: str, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Returns the number of edges at each node of one end, "src" [NS] or "dst" [ND]."""
+        return self._encodings.weights(f"{end}_degree", dtype)
+
     @property
     def edge_perm(self) -> Tensor | None:
         """Returns [E] the position of each canonical edge in the user's list; None if that is in canonical order."""

@@ -34,7 +34,7 @@ extern "C" void find_pointers(const Number *numbers) { dacergnn::pointers(number
 extern "C" void find_groups(const Number *numbers) { dacergnn::groups_of_rows(numbers); }
 extern "C" void find_mean_weights(const Number *numbers) { dacergnn::mean_weights(numbers); }
 extern "C" Number find_symmetric_weights(const Number *numbers) { return dacergnn::symmetric_weights(numbers); }
-extern "C" Number find_degree_roots(const Number *numbers) { return dacergnn::degree_roots(numbers); }
+extern "C" Number find_degrees(const Number *numbers) { return dacergnn::degrees(numbers); }
 extern "C" Number add_loops(const Number *numbers) { return dacergnn::with_loops(numbers); }
 extern "C" std::uint64_t find_checksum(const Number *numbers) { return dacergnn::checksum_of(numbers); }
 extern "C" Number count_edges(const Number *numbers, Number *counts) { return dacergnn::count_edges(numbers, counts); }
@@ -274,14 +274,14 @@ def symmetric_weights(src: Tensor, dst: Tensor, nodes: int, dtype: torch.dtype) 
     return None if function(numbers.buffer_info()[0], None) < 0 else weights
 
 
-def degree_roots(dst: Tensor, nodes: int, dtype: torch.dtype) -> Tensor | None:
-    """Returns for each node 1 / root of its in-degree; 0 where that is 0."""
-    function = _function("find_degree_roots")
-    if function is None or not _is_plain(dst) or dtype not in (torch.float32, torch.float64):
+def degrees(ends: Tensor, nodes: int, dtype: torch.dtype, *, roots: bool = False) -> Tensor | None:
+    """Returns how many edges end at each node; if ``roots``, 1 / root of that, and 0 where it is 0."""
+    function = _function("find_degrees")
+    if function is None or not _is_plain(ends) or dtype not in (torch.float32, torch.float64):
         return None
-    roots = torch.empty(nodes, dtype=dtype)
-    numbers = array("q", [dst.numel(), nodes, 0, *_of(dst), *_of(roots)])
-    return None if function(numbers.buffer_info()[0], None) < 0 else roots
+    found = torch.empty(nodes, dtype=dtype)
+    numbers = array("q", [ends.numel(), nodes, roots, *_of(ends), *_of(found)])
+    return None if function(numbers.buffer_info()[0], None) < 0 else found
 
 
 def with_loops(edge_index: Tensor, sizes: tuple[int, int], count: int) -> Tensor | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -50,10 +49,6 @@ class Programs(Protocol):
 
     def graph_of(self, form: Form, kept: set[int]) -> HeteroGraph:
         """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
-        ...
-
-    def encode(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor | None]) -> None:
-        """Builds all encodings for a run of a program at once; of its arrays, those that the graph gives are None."""
         ...
 
     def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -281,7 +276,7 @@ def _run_of_program(step: ProgramRun) -> _Run:
         for i in on_edges:
             arrays[i] = graph.to_canonical(arrays[i])
         for i, data in of_graph:
-            arrays[i] = data_of_graph(graph, *data, before=partial(programs.encode, program, graph, arrays))
+            arrays[i] = data_of_graph(graph, *data)
         results = programs.run_program(program, graph, arrays)
         for output in outputs:
             rows = results[output.position]

@@ -19,7 +19,7 @@ class Variant:
     """Holds the executables for one set of inputs that need gradients, and how their arrays correspond.
 
     The forward returns ``results`` outputs of the program, then the saved arrays. The backward's inputs are
-    picked from (gradients, inputs, saved arrays, outputs) by ``sources``; ``slots`` are the inputs
+    the saved arrays, and what ``sources`` picks from gradients, inputs and results; ``slots`` are the inputs
     that its outputs belong to. ``kept`` are the inputs that any program of gradients reads, ``read`` the results
     that the backward reads.
     """
@@ -42,9 +42,8 @@ class Variant:
 
     @property
     def giver(self) -> Executable | None:
-        """Returns the forward if a backward that runs once overwrites what the forward has saved, else None."""
-        saves = len(self.forward.lowered.outputs) > self.results
-        return self.forward if saves and self.backward is not None and self.backward.overwrites else None
+        """Returns the forward if it saves arrays, which the backward reads, else None."""
+        return self.forward if self.forward.saved else None
 
     @property
     def compilation(self) -> Compilation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -91,14 +91,18 @@ class Clocked:
             del self.executable.run
 
     def _run(
-        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None
+        self,
+        prepared: Prepared,
+        inputs: list[Tensor],
+        giver_lease: Lease | None = None,
+        shapes: Sequence[tuple[int, ...]] | None = None,
     ) -> tuple[list[Tensor], Lease | None]:
         graph, twin = prepared.graph(), self._twin
         assert graph is not None  # the caller holds it
         if not self._graphs:
             self._start = time.perf_counter()
         self._graphs.append(graph)
-        return twin.run(prepared, inputs, giver_lease)
+        return twin.run(prepared, inputs, giver_lease, shapes)
 
     def read(self) -> Reading:
         """Returns what was measured since the last time.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -65,19 +65,23 @@ class CUDAExecutable(Executable):
             function = self._functions[tf32] = self._entry(library, ctypes.c_char_p)
         return function
 
-    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
+    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None, again: bool) -> Prepared:
         if cuda_graph.capturing():
             raise DeviceError(
                 f"{self.lowered.name} has not run on this graph yet, which it has to before it is recorded into a CUDA "
                 "graph; make the call once before, with gradients if they are recorded."
             )
-        prepared = super()._prepare(graph, stacks, giver)
+        prepared = super()._prepare(graph, stacks, giver, again)
         check_built_for(graph.device, self.architectures)
         finish(graph.device)  # calls on any stream read the encodings of the graph
         return prepared
 
     def run(
-        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None
+        self,
+        prepared: Prepared,
+        inputs: list[Tensor],
+        giver_lease: Lease | None = None,
+        shapes: Sequence[tuple[int, ...]] | None = None,
     ) -> tuple[list[Tensor], Lease | None]:
         device = prepared.inputs.device
         arguments, memory = prepared.arguments[:], DeviceMemory(device)
@@ -87,7 +91,8 @@ class CUDAExecutable(Executable):
                 if graph is not None:
                     graph.record_stream(stream)
                 prepared.streams.add(stream.cuda_stream)
-            results = [torch.empty(shape, dtype=self.dtype, device=device) for _, shape, _ in prepared.outputs]
+            shapes = shapes or [shape for _, shape, _ in prepared.outputs]
+            results = [torch.empty(shape, dtype=self.dtype, device=device) for shape in shapes]
             for (position, _, _), tensor in zip(prepared.outputs, results, strict=True):
                 arguments[position] = tensor.data_ptr()
             lease = None
@@ -95,6 +100,9 @@ class CUDAExecutable(Executable):
                 lease = Lease(memory, prepared.saved)
                 for position, offset in zip(self._saved, prepared.saved_offsets, strict=True):
                     arguments[position] = lease.buffer.data_ptr() + offset
+            if giver_lease is not None:
+                for position, offset in prepared.offsets_given:
+                    arguments[position] = giver_lease.buffer.data_ptr() + offset
             workspace = memory.take(prepared.workspace)
             start = workspace.data_ptr()
             for position, offset in prepared.offsets:

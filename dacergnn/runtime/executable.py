@@ -27,7 +27,7 @@ from dacergnn.runtime.layout import ArgumentLayout
 from dacergnn.runtime.lower import Lowered, argument, lower
 from dacergnn.runtime.memory import aligned
 from dacergnn.runtime.needs import Places, arrange, places_of
-from dacergnn.runtime.pool import LARGE, POOL, SMALL, Lease, has_memory, leased
+from dacergnn.runtime.pool import LARGE, POOL, Lease, has_memory, leased
 from dacergnn.runtime.stacks import Stacks
 
 _is_profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
@@ -48,7 +48,6 @@ class Prepared:
     arguments: array[int]  # of the C function, in order, without inputs, outputs and buffers
     inputs: Inputs
     outputs: list[tuple[int, tuple[int, ...], bool]]  # position of an argument, shape, whether from the pool
-    saved_views: list[tuple[tuple[int, ...], tuple[int, ...], int]]  # shape, strides, offset in numbers
     saved: int  # bytes
     saved_offsets: list[int]
     workspace: int  # bytes
@@ -57,7 +56,7 @@ class Prepared:
     hosted: list[tuple[int, int]]  # positions of an argument, and of the result whose memory it uses
     offsets_given: list[tuple[int, int]]  # position of an argument, offset in the giver's buffer
     encodings: Encodings  # keeps the memory behind the pointers alive
-    spare: list[Frame]  # with small workspaces, not in use by a call
+    spare: list[array[int]]  # arguments that no call uses now
     graph: Callable[[], HeteroGraph | None]  # weak: the graph holds this
     streams: set[int]  # handles of the streams on which it has run
 
@@ -85,9 +84,11 @@ class Executable:
         self.dtype = _DTYPES[self.lowered.dtype]
         self._layout = ArgumentLayout(self.lowered, self.results, self.dtype.itemsize, self._tail)
         self._saved, self.end = self._layout.saved_positions, self._layout.end
+        self.saved = [b.name for b in self.lowered.outputs[self.results :]]
+        """Names of the arrays that are saved."""
         self.encodings: Sequence[str] = self.lowered.encodings
         """Encodings that are built of a graph for the first call; those that this program takes come first."""
-        self._known_forms: dict[Stacks | None, InputForms] = {}
+        self._known_forms: dict[tuple[Stacks | None, Executable | None], InputForms] = {}
         use_one_thread_in_children()
         self.library = self._open(self._source())
         self._handle = self._initialize(self.library)
@@ -132,11 +133,13 @@ class Executable:
         stacks: Stacks | None = None,
         giver: Executable | None = None,
         schedule: Mapping[str, int] | None = None,
+        *,
+        again: bool = False,
     ) -> Prepared:
         """Returns encodings, sizes and memory plan of ``graph`` for this program; made once, and kept with the graph.
 
         Args:
-            giver: The program whose saved arrays calls overwrite after reading them.
+            giver: The program whose saved arrays calls read; unless ``again``, they may overwrite them after that.
             schedule: Values in place of those of ``lowered.schedule``, by the same names. The result for them shares
                 everything else, and is not kept.
 
@@ -144,10 +147,11 @@ class Executable:
             ArrayError: The graph is on another device.
             DacergnnError: The build has no such choice, or the value is no integer of 64 bits.
         """
-        key = self if stacks is None and giver is None else (self, stacks, giver)
+        again = again or not self.overwrites
+        key = self if stacks is None and giver is None else (self, stacks, giver, again)
         prepared: Prepared | None = graph.derived.get(key)
         if prepared is None:
-            prepared = graph.derived[key] = self._prepare(graph, stacks, giver)
+            prepared = graph.derived[key] = self._prepare(graph, stacks, giver, again)
         return prepared if schedule is None else self._rescheduled(prepared, schedule)
 
     def _rescheduled(self, prepared: Prepared, schedule: Mapping[str, int]) -> Prepared:
@@ -162,7 +166,7 @@ class Executable:
                 raise DacergnnError(f'schedule: "{choice}" is {value!r}; pass an integer of 64 bits.') from None
         return replace(prepared, arguments=arguments, spare=[])
 
-    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None) -> Prepared:
+    def _prepare(self, graph: HeteroGraph, stacks: Stacks | None, giver: Executable | None, again: bool) -> Prepared:
         if graph.device.type != self._device:
             own = f"these kernels are for devices of type {self._device!r}"
             raise ArrayError("graph", f"is on {graph.device}, but {own}; move it with .to({self._device!r})")
@@ -170,9 +174,19 @@ class Executable:
         sizes = graph.sizes_of(layout.spaces)
         addresses, encodings = graph.addresses(self.encodings)
         arguments = layout.arguments(self._handle, sizes, addresses)
-        saved = None if giver is None else giver.prepare(graph)
-        places = {} if giver is None or saved is None else giver.given(saved, self.lowered)
-        offsets, offsets_given, size = arrange(layout, sizes, item, places, 0 if saved is None else saved.saved)
+        given: list[tuple[int, int]] = []
+        places: Places = {}
+        room = 0
+        if giver is not None:
+            saved = giver.prepare(graph)
+            given = [
+                (layout.positions[name], offset)
+                for name, offset in zip(giver.saved, saved.saved_offsets, strict=True)
+                if name in self.lowered.inputs
+            ]
+            if not again:
+                places, room = giver.given(saved, self.lowered), saved.saved
+        offsets, overwritten, size = arrange(layout, sizes, item, places, room)
         stacked: dict[str, int] = {}
         if stacks is not None:
             arguments.extend([0] * stacks.count)
@@ -188,67 +202,78 @@ class Executable:
         saved_offsets = layout.saved_offsets(sizes)
         return Prepared(
             arguments,
-            Inputs(self._forms(stacks), graph.device, sizes, stacked),
+            Inputs(self._forms(stacks, giver), graph.device, sizes, stacked),
             results,
-            [
-                ((sizes[s.rows], *s.shape), strides, offset // item)
-                for s, strides, offset in zip(layout.saved, layout.saved_strides, saved_offsets, strict=False)
-            ],
             saved_offsets.pop(),
             saved_offsets,
             size + layout.scratch(sizes),
             size,
             offsets,
             layout.hosted,
-            offsets_given,
+            given + overwritten,
             encodings,
             [],
             weakref.ref(graph),
             set(),
         )
 
-    def _forms(self, stacks: Stacks | None) -> InputForms:
-        """Returns the forms of inputs that come in the parts of ``stacks``; made once for each."""
-        forms = self._known_forms.get(stacks)
+    def _forms(self, stacks: Stacks | None, giver: Executable | None) -> InputForms:
+        """Returns the forms of inputs that ``giver`` has not saved, some in the parts of ``stacks``; made once."""
+        forms = self._known_forms.get((stacks, giver))
         if forms is None:
-            forms = self._known_forms[stacks] = InputForms(self.lowered, self.dtype, self._layout.positions, stacks)
+            saved = () if giver is None else giver.saved
+            forms = InputForms(self.lowered, self.dtype, self._layout.positions, stacks, saved)
+            self._known_forms[stacks, giver] = forms
         return forms
 
     def given(self, prepared: Prepared, reader: Lowered) -> Places:
         """Returns the places of the saved arrays, and when ``reader`` reads them last."""
         return places_of([*self.lowered.outputs[self.results :]], [*prepared.saved_offsets, prepared.saved], reader)
 
-    def __call__(self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None) -> list[Tensor]:
+    def __call__(
+        self,
+        prepared: Prepared,
+        inputs: list[Tensor],
+        giver_lease: Lease | None = None,
+        shapes: Sequence[tuple[int, ...]] | None = None,
+    ) -> list[Tensor]:
         """Runs on the arrays ``prepared.inputs.names``, in this order, then the parts of others; returns the results.
 
         Args:
-            giver_lease: Holds the saved arrays of the giver that the call was prepared with; its buffer is overwritten.
+            giver_lease: Holds the saved arrays of the giver that the call was prepared with.
+            shapes: Shapes of the results, in place of rows of their row spaces.
 
         Raises:
             ArrayError: One does not fit graph and program, or torch makes tensors that kernels cannot write to.
         """
-        return self.run(prepared, inputs, giver_lease)[0]
+        return self.run(prepared, inputs, giver_lease, shapes)[0]
 
     def run(
-        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None = None
+        self,
+        prepared: Prepared,
+        inputs: list[Tensor],
+        giver_lease: Lease | None = None,
+        shapes: Sequence[tuple[int, ...]] | None = None,
     ) -> tuple[list[Tensor], Lease | None]:
-        """Returns the results, and the buffer with the saved arrays for `saved`."""
+        """Returns the results, and the buffer with the saved arrays."""
         if _is_profiled():
             with record_function(f"dacergnn::{self.lowered.name}"):
-                return self._run(prepared, inputs, giver_lease)
-        return self._run(prepared, inputs, giver_lease)
+                return self._run(prepared, inputs, giver_lease, shapes)
+        return self._run(prepared, inputs, giver_lease, shapes)
 
     def _run(
-        self, prepared: Prepared, inputs: list[Tensor], giver_lease: Lease | None
+        self,
+        prepared: Prepared,
+        inputs: list[Tensor],
+        giver_lease: Lease | None,
+        shapes: Sequence[tuple[int, ...]] | None,
     ) -> tuple[list[Tensor], Lease | None]:
-        try:
-            frame = prepared.spare.pop()
-        except IndexError:
-            frame = self.frame(prepared)
-        arguments, address, workspace = frame
+        arguments, address, workspace = self.frame(prepared)
         try:
             results: list[Tensor] = []
-            for position, shape, large in prepared.outputs:
+            for place, (position, shape, large) in enumerate(prepared.outputs):
+                if shapes is not None:
+                    shape = shapes[place]
                 tensor = leased(shape, self.dtype) if large else torch.empty(*shape, dtype=self.dtype)
                 if not has_memory(tensor):
                     raise _no_memory(tensor)
@@ -275,26 +300,24 @@ class Executable:
                 self._function(address)
             return results, lease
         finally:
-            if prepared.workspace < SMALL:
-                prepared.spare.append(frame)
-            else:
-                POOL.give(workspace)
+            prepared.spare.append(arguments)
+            POOL.give_workspace(workspace, prepared.workspace)
 
     def frame(self, prepared: Prepared) -> Frame:
         """Returns the arguments and the workspace of one call."""
-        arguments, workspace = prepared.arguments[:], POOL.take(prepared.workspace)
+        workspace = POOL.workspace(prepared.workspace)
         if not has_memory(workspace):
             raise _no_memory(workspace)
         start = workspace.data_ptr()
-        for position, offset in prepared.offsets:
-            arguments[position] = start + offset
-        arguments[self.end + 1] = start
+        try:
+            arguments = prepared.spare.pop()
+        except IndexError:
+            arguments = prepared.arguments[:]
+        if arguments[self.end + 1] != start:
+            for position, offset in prepared.offsets:
+                arguments[position] = start + offset
+            arguments[self.end + 1] = start
         return arguments, arguments.buffer_info()[0], workspace
-
-    def saved(self, prepared: Prepared, lease: Lease) -> list[Tensor]:
-        """Returns the saved arrays as tensors, which are valid as long as the lease is held."""
-        numbers = lease.buffer[: prepared.saved].view(self.dtype)  # the buffer may be larger
-        return [numbers.as_strided(*view) for view in prepared.saved_views]
 
 
 def _no_memory(made: Tensor) -> ArrayError:

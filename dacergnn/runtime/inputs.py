@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 from math import prod
 
@@ -54,14 +54,21 @@ class InputForms:
     Args:
         positions: Positions of arguments, by name.
         stacks: Arrays that come in parts, None for none.
+        given: Names of arrays that come otherwise.
     """
 
     def __init__(
-        self, lowered: Lowered, dtype: torch.dtype, positions: Mapping[str, int], stacks: Stacks | None
+        self,
+        lowered: Lowered,
+        dtype: torch.dtype,
+        positions: Mapping[str, int],
+        stacks: Stacks | None,
+        given: Collection[str] = (),
     ) -> None:
         self.dtype = dtype
         self.stacks = stacks
-        self.names = [n for n in lowered.inputs if stacks is None or n not in stacks.names]
+        others = {*given, *(stacks.names if stacks is not None else ())}
+        self.names = [n for n in lowered.inputs if n not in others]
         """Arrays that come as one tensor."""
         self.positions = [positions[n] for n in self.names]
         first = len(lowered.signature) + 3  # after the handle, the arguments and the rest of the tail

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from operator import mul
 from typing import NamedTuple
 
 from dacergnn.graph.spaces import ROW_SPACES
@@ -46,8 +45,6 @@ class ArgumentLayout:
         outputs = [Result(self.positions[b.name], b.rows, b.shape, b.elements * item) for b in lowered.outputs]
         self.results, self.saved = outputs[:results], outputs[results:]
         self.saved_positions = [output.position for output in self.saved]
-        self.saved_strides = [tuple([*accumulate(s.shape[::-1], mul, initial=1)][::-1]) for s in self.saved]
-        """Strides of their rows and of the axes within rows."""
         self._scratch = lowered.scratch
         spaces = {space for space, _ in lowered.spaces.values()}
         spaces |= {b.rows for b in (*lowered.outputs, *lowered.intermediates)}

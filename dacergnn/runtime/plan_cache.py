@@ -83,10 +83,10 @@ class LoweredProgram:
     asked: tuple[str, ...] = ()
 
     def sources(self, taken: Sequence[str]) -> tuple[tuple[str, int], ...]:
-        """Returns where each input of the backward comes from, by kind and position there.
+        """Returns where inputs of the backward come from that the forward has not saved: kinds, and positions there.
 
-        An "input" is one of the arrays ``taken`` by the forward, an "output" is an array that it returns or saves, and
-        a "gradient" is the gradient of an output.
+        An "input" is one of the arrays ``taken`` by the forward, an "output" is a result of it, and a "gradient" is the
+        gradient of a result.
         """
         if self.backward is None:
             return ()
@@ -98,7 +98,8 @@ class LoweredProgram:
             kind = "output" if name in outputs else "gradient"
             return kind, outputs.index(name if kind == "output" else name.removeprefix("grad_"))
 
-        return tuple(source(name) for name in self.backward.inputs)
+        saved = outputs[self.results :]
+        return tuple(source(name) for name in self.backward.inputs if name not in saved)
 
     @property
     def parts(self) -> list[Lowered]:

@@ -19,6 +19,8 @@ from dacergnn.runtime.arena import Arena
 from dacergnn.runtime.forked import in_children
 
 SMALL = 1 << 20
+_WORKSPACE = SMALL
+"""Bytes of a buffer that serves all calls with small workspaces, one after the other."""
 LARGE = 32 << 20
 """From this size on, allocators take memory from the system at every request."""
 _LARGEST = 2
@@ -59,6 +61,7 @@ class Pool:
         self._given: deque[Tensor] = deque()  # those that were given back last, which `_settle` counts
         self._free: list[Tensor] = []  # in the order in which they were given back
         self._used = self._most = 0  # bytes in use, now and at most
+        self._workspaces: list[Tensor] = []
         self._within = threading.local()
         self._parts: dict[int, Arena] = {}  # by the addresses of the parts that arenas have handed out
         self.unlock()
@@ -126,6 +129,22 @@ class Pool:
                     self._settle()
                 finally:
                     self._lock.release()
+
+    def workspace(self, size: int) -> Tensor:
+        """Returns a buffer for the time of a call; a small one is that of the last call, which caches still hold."""
+        if size >= SMALL:
+            return self.take(size)
+        try:
+            return self._workspaces.pop()
+        except IndexError:
+            return torch.empty(_WORKSPACE, dtype=torch.uint8)
+
+    def give_workspace(self, buffer: Tensor, size: int) -> None:
+        """Takes a buffer back that was requested with this size."""
+        if size >= SMALL:
+            self.give(buffer)
+        else:
+            self._workspaces.append(buffer)
 
     @contextmanager
     def arena(self, size: int) -> Generator[None]:

@@ -130,8 +130,6 @@ class TimedStep:
     def __init__(self, runnable: Runnable, graph: HeteroGraph, arrays: RandomArrays) -> None:
         self._forward, self._backward = runnable.loaded
         self._device = graph.device
-        saves = len(self._forward.lowered.outputs) > self._forward.results
-        self._giver = self._forward if saves else None
         self._prepared = self._forward.prepare(graph)
         taken = self._prepared.inputs.names
         spaces = self._forward.lowered.spaces
@@ -139,9 +137,11 @@ class TimedStep:
         made = {n: arrays.take(n, graph.size(spaces[n][0]), *spaces[n][1]).to(dtype) for n in taken}
         self._inputs = [made[name] for name in taken]
         self._backward_inputs: list[Tensor | int] = []
-        """Inputs of the backward: arrays, or positions among the outputs of the forward."""
+        """Inputs of the backward: arrays, or positions among the results of the forward."""
         if self._backward is not None:
-            self._backward_prepared = self._backward.prepare(graph, giver=self._giver)
+            self._backward_prepared = self._backward.prepare(
+                graph, giver=self._forward if self._forward.saved else None
+            )
             spaces = self._backward.lowered.spaces
             names = self._backward_prepared.inputs.names
             for name, (kind, i) in zip(names, runnable.program.sources(taken), strict=True):
@@ -157,11 +157,9 @@ class TimedStep:
         forward = now(self._device) - start
         if self._backward is None:
             return forward, None
-        if lease is not None:
-            outputs = [*outputs, *self._forward.saved(self._prepared, lease)]
         inputs = [outputs[source] if isinstance(source, int) else source for source in self._backward_inputs]
         start = now(self._device)
-        self._backward.run(self._backward_prepared, inputs, lease if self._giver is not None else None)
+        self._backward.run(self._backward_prepared, inputs, lease)
         return forward, now(self._device) - start
 
 

@@ -75,12 +75,13 @@ def test_graphs_are_those_of_torch(no_compiler: Callable[[], None], seed: int) -
     found = make()
     numbers = found.sizes, dict(found.longest_groups), found.single_typed
     encoded = {name: found.encoding(name) for name in names(found)}
-    weights = [found.pair_mean_weights(), found.symmetric_weights(), found.degree_roots()]
+    weights = _weights(found)
     no_compiler()
     expected = make()
-    torch.testing.assert_close(
-        weights, [expected.pair_mean_weights(), expected.symmetric_weights(), expected.degree_roots()]
-    )
+    torch.testing.assert_close(weights, _weights(expected))
+    for end, space in (("src", "NS"), ("dst", "ND")):
+        counted = torch.bincount(found.encoding(f"idx_E_{end}"), minlength=found.size(space))
+        assert torch.equal(found.degrees(end, torch.float64), counted.double())
     assert numbers == (expected.sizes, dict(expected.longest_groups), expected.single_typed)
     pairs = [(found.edge_perm, expected.edge_perm), *((own, expected.encoding(n)) for n, own in encoded.items())]
     for a, b in pairs:
@@ -95,6 +96,11 @@ def test_parts_tell_which_types_they_join(numbers: tuple[int, int]) -> None:
     graph = HeteroGraph.of_parts(parts, [2, 2], ["a", "b"], ["s", "t"])
     assert graph.single_typed == (numbers == (0, 1))
     assert (graph.encoding_bytes() == {}) == graph.single_typed  # nothing had to be counted
+
+
+def _weights(graph: HeteroGraph) -> list[torch.Tensor]:
+    degrees = [graph.degrees(end, dtype) for end in ("src", "dst") for dtype in (torch.float32, torch.float64)]
+    return [graph.pair_mean_weights(), graph.symmetric_weights(), graph.degree_roots(), *degrees]
 
 
 def names(graph: HeteroGraph) -> list[str]:

@@ -46,7 +46,7 @@ def in_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
         return Division(DestinationRanges.of(graph).divided(3), 0, room=4 << 20)
 
     monkeypatch.setattr(MemoryLimit, "divided", divided)
-    for name in ("pool.SMALL", "pool.LARGE", "executable.SMALL", "executable.LARGE"):
+    for name in ("pool.SMALL", "pool.LARGE", "executable.LARGE"):
         monkeypatch.setattr(f"dacergnn.runtime.{name}", 64)
     monkeypatch.setattr("dacergnn.modules.ways.ranges.LARGE", 64)
 

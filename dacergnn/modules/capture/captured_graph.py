@@ -102,18 +102,6 @@ class CapturedGraph(Runner):
         """Returns the graph of some edges; ``kept`` holds the ids of tensors that others keep."""
         return form.find(self.core.graphs, all(id(t) in kept for t in form.tensors))
 
-    def encode(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor | None]) -> None:
-        """Builds all encodings for a run of a program at once; of its arrays, those that the graph gives are None.
-
-        That takes half as long as one after the other. A program that has no build yet tells of no encodings.
-        """
-        given = [a for a in arrays if a is not None]
-        compiled = self.compiled(program, given[0].dtype, graph) if given else None
-        grad = torch.is_grad_enabled()
-        mask = tuple([grad and a is not None and a.requires_grad for a in arrays])
-        if compiled is not None and compiled.has(mask):
-            graph.addresses(compiled.variant(mask).forward.encodings)
-
     def run_program(self, program: ProgramSource, graph: HeteroGraph, arrays: Sequence[Tensor]) -> Sequence[Tensor]:
         """Returns the outputs of a program for arrays in the order of its parameters."""
         try:

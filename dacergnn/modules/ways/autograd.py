@@ -74,12 +74,15 @@ class Invocation:
         """Returns the build of the forward."""
         return self.program.variant(self.mask) if self.chosen is None else self.chosen
 
-    def backward(self, saved: Sequence[Any], again: bool, gradients: Sequence[Tensor]) -> list[Tensor | None]:
+    def backward(
+        self, saved: Sequence[Any], again: bool, shapes: Sequence[torch.Size], gradients: Sequence[Tensor]
+    ) -> list[Tensor | None]:
         """Returns the gradients of all inputs by the build of the forward; None for an input without one.
 
         Args:
             saved: The inputs, then the results, as far as the build reads them.
             again: Whether another backward may follow, so that the saved arrays must stay as they are.
+            shapes: The shapes of the inputs and of their gradients: a single row may have no axis for it.
             gradients: The gradients of the results.
         """
         variant, count = self.variant, len(self.mask)
@@ -88,18 +91,14 @@ class Invocation:
             return results
         if self.overwritten:
             raise RuntimeError(RUN_AGAIN)
-        outputs = list(saved[count:])
-        giver = None if again else variant.giver
-        lease = None if giver is None else self.lease
-        if self.lease is not None:
-            outputs += variant.forward.saved(variant.forward.prepare(self.graph), self.lease)
-        if lease is not None:
+        lease = self.lease
+        if lease is not None and variant.backward.overwrites and not again:
             self.lease, self.overwritten = None, True
-        pools = {"input": saved[:count], "output": outputs, "gradient": gradients}
+        pools = {"input": saved[:count], "output": saved[count:], "gradient": gradients}
         arrays = [pools[kind][i] for kind, i in variant.sources]
-        prepared = variant.backward.prepare(self.graph, giver=giver)
+        prepared = variant.backward.prepare(self.graph, giver=variant.giver, again=again)
         start = perf_counter()
-        values = variant.backward(prepared, arrays, lease)
+        values = variant.backward(prepared, arrays, lease, [shapes[slot] for slot in variant.slots])
         if self.seconds:  # of the forward; another backward of it counts no more
             self.choice.note(self.mask, self.runner, self.seconds + perf_counter() - start, self.graph)
             self.seconds = 0.0
@@ -107,14 +106,16 @@ class Invocation:
             results[slot] = value
         return results
 
-    def gradients(self, inputs: Sequence[Any], wanted: Mask, seeds: Sequence[Tensor]) -> list[Tensor | None]:
+    def gradients(
+        self, inputs: Sequence[Any], wanted: Mask, shapes: Sequence[torch.Size], seeds: Sequence[Tensor]
+    ) -> list[Tensor | None]:
         """Returns the gradients of the inputs in ``wanted``, which can be differentiated again."""
         results: list[Tensor | None] = [None] * len(wanted)
         made = self.program.gradients(wanted)
         if made is not None:
             arrays = [*[inputs[i] for i in made.inputs], *[seeds[i] for i in made.seeds]]
             for slot, value in zip(made.wrt, made.program.run(self.graph, arrays), strict=True):
-                results[slot] = value
+                results[slot] = value.view(shapes[slot])
         return results
 
     def tangents(self, inputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
@@ -207,12 +208,11 @@ def _differentiate(ctx: Any, saved: Sequence[Any], gradients: Sequence[Tensor]) 
         count = len(invocation.mask)
         needed = zip(invocation.mask, ctx.needs_input_grad[1:], strict=True)
         wanted = tuple([a and b for a, b in needed])
-        run_backward = partial(invocation.gradients, saved[:count], wanted)
+        run_backward = partial(invocation.gradients, saved[:count], wanted, ctx.shapes)
     else:
-        run_backward = partial(invocation.backward, saved, batched or is_retained())
+        run_backward = partial(invocation.backward, saved, batched or is_retained(), ctx.shapes)
     results = for_each_item(run_backward, gradients) if batched else run_backward(gradients)
-    shapes = zip(results, ctx.shapes, strict=True)
-    return (None, *[None if value is None else value.view(shape) for value, shape in shapes])
+    return None, *results
 
 
 class _TransformedRun(torch.autograd.Function):

@@ -94,6 +94,9 @@ class ExchangingGraph(HeteroGraph, ABC):
     def degree_roots(self, dtype: torch.dtype = torch.float32) -> Tensor:
         raise self._without_degrees()
 
+    def degrees(self, end: str, dtype: torch.dtype = torch.float32) -> Tensor:
+        raise self._without_degrees()
+
     @staticmethod
     def _without_degrees() -> DistributedError:
         return DistributedError(

@@ -92,26 +92,26 @@ inline void mean_weights(const Number *numbers) {
   });
 }
 
-// Writes 1 / root of the in-degree of each node, and leaves 0 where it is 0. `numbers` as below.
-inline void roots_of_degrees(const Number *numbers, const Buffer<double> &roots) {
+// Adds the in-degree of each node, or 1 / root of it if it is not 0. `numbers` as below.
+inline void add_degrees(const Number *numbers, const Buffer<double> &degrees, bool roots) {
   const Number edges = numbers[0], nodes = numbers[1];
   with_indices(numbers[3], numbers[4], [&](const auto *dst) {
-    for (Number i = 0; i < edges; ++i) ++roots[dst[i]];
+    for (Number i = 0; i < edges; ++i) ++degrees[dst[i]];
   });
-  for (Number node = 0; node < nodes; ++node)
-    if (roots[node] > 0) roots[node] = 1 / __builtin_sqrt(roots[node]);
+  for (Number node = 0; roots && node < nodes; ++node)
+    if (degrees[node] > 0) degrees[node] = 1 / __builtin_sqrt(degrees[node]);
 }
 
 // Writes these numbers. Returns 0, or -1 if there is no memory. `numbers` as below, with the address of the result in
-// place of that of the weights; sources are not read.
-inline Number degree_roots(const Number *numbers) {
-  const auto roots = Buffer<double>::zeros(numbers[1]);
-  if (!roots) return -1;
-  roots_of_degrees(numbers, roots);
+// place of that of the weights, and whether roots are wanted in place of the address of sources.
+inline Number degrees(const Number *numbers) {
+  const auto found = Buffer<double>::zeros(numbers[1]);
+  if (!found) return -1;
+  add_degrees(numbers, found, numbers[2] != 0);
   if (numbers[6] == 4)
-    std::copy_n(roots.get(), numbers[1], (float *)numbers[5]);
+    std::copy_n(found.get(), numbers[1], (float *)numbers[5]);
   else
-    std::copy_n(roots.get(), numbers[1], (double *)numbers[5]);
+    std::copy_n(found.get(), numbers[1], (double *)numbers[5]);
   return 0;
 }
 
@@ -122,7 +122,7 @@ inline Number symmetric_weights(const Number *numbers) {
   const Number edges = numbers[0];
   const auto roots = Buffer<double>::zeros(numbers[1]);
   if (!roots) return -1;
-  roots_of_degrees(numbers, roots);
+  add_degrees(numbers, roots, true);
   with_indices(numbers[3], numbers[4], [&](const auto *dst) {
     const auto *src = (decltype(dst))numbers[2];
     const auto write = [&](auto *weight) {
