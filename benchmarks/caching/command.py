@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from benchmarks.caching.report import tables
-from benchmarks.caching.runner import cases_of, known, run
+from benchmarks.caching.runner import divided, run
 from benchmarks.caching.settings import AGAINST, GRADIENTS, MODELS, NETWORKS, CachingSettings
 from benchmarks.caching.task import Limits
-from benchmarks.suite import quickly, resumed_json_option, terminal, threads_option
+from benchmarks.suite import json_option, quickly, terminal, threads_option
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import AGGREGATIONS, Rates
 from dacergnn.json_lines import Row
@@ -52,7 +51,7 @@ def _list(name: str, default: tuple[str, ...], text: str) -> Callable[[Any], Any
 @click.option("--memory/--no-memory", default=True, help="Measure peak memory, each case in a process of its own.")
 @click.option("--dry-run", is_flag=True, help="List the cases that are left to measure.")
 @click.option("--report", is_flag=True, help="Measure nothing: print the tables of what --json holds of these cases.")
-@resumed_json_option
+@json_option
 @quickly(models=(), data=(), networks=(), hidden=(8,), gradients=(), repeat=3, budget=0.3, memory=False)
 def caching(
     models: tuple[str, ...], data: tuple[str, ...], networks: tuple[str, ...], hidden: tuple[int, ...], features: int,
@@ -77,18 +76,14 @@ def caching(
             if row["status"] != "ok":
                 console.print(f"{row['library']} {row['name']}, {row['model']} on {row['data']}: {row['note']}")
 
+    deadline = -math.inf if report or dry_run else math.inf
+    rows = run(settings, path, console=console, on_case=on_case, deadline=deadline)
     if dry_run:
-        _list_cases(settings, path, console)
+        done, left = divided(settings, rows)
+        for task, candidates in left:
+            console.print(f"{task}: {', '.join(map(str, candidates))}", highlight=False)
+        count, known = (sum(len(candidates) for _, candidates in some) for some in (left, done))
+        console.print(f"{count} cases of {len(left)} networks are left, {known} are done.")
         return
-    deadline = -math.inf if report else math.inf
-    for table in tables(run(settings, path, console=console, on_case=on_case, deadline=deadline)):
+    for table in tables(rows):
         click.echo(table)
-
-
-def _list_cases(settings: CachingSettings, path: Path | None, console: Console) -> None:
-    cases, earlier = cases_of(settings), known(settings, path)
-    left = [case for case in cases if earlier(case) is None]
-    for task, candidates in left:
-        console.print(f"{task}: {', '.join(f'{c.library} {c.name}' for c in candidates)}", highlight=False)
-    count, done = (sum(len(candidates) for _, candidates in some) for some in (left, cases))
-    console.print(f"{count} cases of {len(left)} networks are left, {done - count} are done.")

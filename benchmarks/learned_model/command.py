@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -15,10 +17,9 @@ from benchmarks.learned_model.contenders import CALIBRATED, OURS, predictor
 from benchmarks.learned_model.dataset import of_some_layers, samples_of
 from benchmarks.learned_model.division import FOLDS, machine_factors, on_one_scale
 from benchmarks.learned_model.figures import draw_predictions, draw_ranks
-from benchmarks.learned_model.judging import Budget, Judged, by_depth, on_another_machine
-from benchmarks.learned_model.judging import judge as judge_fold
+from benchmarks.learned_model.judging import Budget, Judged, Trial, by_depth, of_fold, on_another_machine
 from benchmarks.learned_model.records import FORMAT, Rows
-from benchmarks.suite import Tell, continued, quickly, run_cases, terminal
+from benchmarks.suite import Tell, continued, json_option, quickly, run_cases, terminal
 from dacergnn.cli.options import device_option, numbers
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, load
@@ -78,22 +79,25 @@ def collect(
     about: Row = {
         "format": FORMAT, "repeat": repeat, "limit": limit, "threads": threads, "layers": kind, "device": device
     }  # fmt: skip
-    known = {row["layer"] for row in continued(path, **about) if "layer" in row}
+    earlier = continued(path, **about)
+    known = {row.get("layer") for row in earlier if build_only}
     collector = Collector(settings)
-    rows = Rows(collector)
+    rows, new = Rows(collector), list[Row]()
 
     def measured(seed: int, tell: Tell) -> list[Row]:
         tell(f"layer {seed}")
         if not build_only:
-            return rows.of(seed)
+            new.extend(found := rows.of(seed))
+            return found
         collector.build(seed)
         return []
 
-    found = run_cases(
-        range(first, first + layers), measured, path=None if build_only else path, console=terminal(),
-        earlier=lambda seed: [] if seed in known else None, deadline=time.monotonic() + 60 * minutes, **about,
+    run_cases(
+        [seed for seed in range(first, first + layers) if seed not in known], measured,
+        path=None if build_only else path, console=terminal(),
+        fields=lambda seed: [{"layer": seed}], deadline=time.monotonic() + 60 * minutes, **about,
     )  # fmt: skip
-    click.echo(f"{sum('seconds' in row for row in found):,} samples measured into {path}.")
+    click.echo(f"{sum('seconds' in row for row in new):,} samples measured into {path}.")
 
 
 data_option = click.option(
@@ -135,10 +139,11 @@ def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: i
 @click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
 @seed_option
 @samples_option
+@json_option
 @quickly(depths=(), epochs=1, members=1, samples=2_000)
 def judge(
     paths: tuple[Path, ...], plots: Path | None, cross_validate: bool, machines: bool, depths: tuple[int, ...],
-    epochs: int, members: int, pooled: bool, seed: int, samples: int | None,
+    epochs: int, members: int, pooled: bool, seed: int, samples: int | None, path: Path | None,
 ) -> None:  # fmt: skip
     """Train the performance models, and score them on layers and graphs that none of them has seen.
 
@@ -146,15 +151,37 @@ def judge(
     one speed.
     """
     (measured, factors), budget = _samples(paths, samples), Budget(epochs, members, seed, pooled)
-    if depths:
-        click.echo(score_table("convolutions", by_depth(measured, depths, budget).scores))
-    for machine in factors if machines and len(factors) > 1 else ():
-        scores = on_another_machine(measured, machine, budget).scores
-        click.echo(score_table(f"learned elsewhere than on {machine}", scores))
-    unseen = Judged()
-    for fold in range(FOLDS if cross_validate else 1):
-        judge_fold(unseen, measured, budget, fold)
-        click.echo(f"{len(unseen.samples):,} samples of unseen layers on unseen graphs so far.")
+    digests = [sha256(data.read_bytes()).hexdigest() for data in paths]
+    shared: Row = {"data": digests, "samples": samples, **asdict(budget)}
+    folds = range(FOLDS if cross_validate else 1)
+    trials: dict[str, Callable[[], Trial]] = {
+        **({f"depths {','.join(map(str, depths))}": lambda: by_depth(measured, depths, budget)} if depths else {}),
+        **{f"machine {name}": lambda name=name: on_another_machine(measured, name, budget)
+           for name in (factors if machines and len(factors) > 1 else ())},
+        **{f"fold {fold}": lambda fold=fold: of_fold(measured, budget, fold) for fold in folds},
+    }  # fmt: skip
+
+    def judged(case: str, tell: Tell) -> list[Row]:
+        tell(case)
+        predicted = trials[case]().predicted()
+        return [{**shared, "trial": case, "model": name, "predicted": times} for name, times in predicted.items()]
+
+    rows = run_cases(
+        [*trials], judged, path=path, console=terminal(), fields=lambda case: [{**shared, "trial": case}]
+    )  # fmt: skip
+
+    def found(*cases: str) -> Judged:
+        every = Judged()
+        for case in cases:
+            every.add(trials[case]().unseen, {r["model"]: r["predicted"] for r in rows if r["trial"] == case})
+        return every
+
+    for case in trials:
+        kind, _, name = case.partition(" ")
+        if kind != "fold":
+            what = "convolutions" if kind == "depths" else f"learned elsewhere than on {name}"
+            click.echo(score_table(what, found(case).scores))
+    unseen = found(*(f"fold {fold}" for fold in folds))
     click.echo(score_table("model", unseen.scores))
     families = unseen.by_family(OURS)
     click.echo(score_table("family", families, OURS))

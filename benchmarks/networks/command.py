@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from benchmarks.networks.tables import means, table
 from benchmarks.relational.peers import library_module
 from benchmarks.relational.settings import check
-from benchmarks.suite import Tell, end, json_option, quickly, run_cases, terminal, threads_option
-from dacergnn.bench.runner import Limits, measure
+from benchmarks.suite import end, json_option, quickly, terminal, threads_option
+from dacergnn.bench.runner import Limits
 from dacergnn.cli.options import device_option, names, numbers, present
-from dacergnn.json_lines import Row
-
-if TYPE_CHECKING:
-    from benchmarks.networks.training import Training
 
 EDGES = (250, 3_000, 40_000)
 QUICK = ("GCN", "HeteroConv(SAGE)")
@@ -51,7 +45,8 @@ def networks(
     """
     library_module("pyg")
     from benchmarks.networks.layers import KINDS
-    from benchmarks.networks.training import Training
+    from benchmarks.networks.network import ORIGINAL, OURS
+    from benchmarks.networks.training import Training, run_trainings
 
     check("networks", networks or QUICK, tuple(KINDS))
     check("peers", peers or tuple(PEERS), tuple(PEERS))
@@ -61,21 +56,11 @@ def networks(
     cases = [Training(name, size, device=device) for size, name in product(sizes, chosen)]
     cases += [Training(name, data=data, device=device) for data, name in product(map(present, graphs), chosen)]
     console = terminal()
-    rows = run_cases(
-        cases, lambda case, tell: measured(case, peers, limits, memory, tell), path=path, console=console,
-        threads=threads,
+    kinds = {ORIGINAL, OURS, *(PEERS[name] for name in peers)}
+    rows = run_trainings(
+        cases, lambda case: [name for name in case.names() if name.partition(" ")[0] in kinds], limits,
+        weighed=lambda _: memory, path=path, console=console, threads=threads,
     )  # fmt: skip
     click.echo(f"{table(rows)}\n\n{means(rows)}")
-    wrong = [row for row in rows if row["candidate"] == "ours" and row["status"] != "ok"]
+    wrong = [row for row in rows if row["library"] == OURS and row["status"] != "ok"]
     end(console, [f"{row['network']}: {row['status']} {row['note']}" for row in wrong])
-
-
-def measured(case: Training, peers: Collection[str], limits: Limits, memory: bool, tell: Tell) -> list[Row]:
-    """Returns a row for PyG's layers, for ours, and for each of the peers that compute the same."""
-    from benchmarks.networks.network import ORIGINAL, OURS
-
-    kinds = {ORIGINAL, OURS, *(PEERS[name] for name in peers)}
-    wanted = [name for name in case.names() if name.partition(" ")[0] in kinds]
-    found = measure(case, wanted, limits, weighed=wanted if memory else (), progress=tell)
-    named = {"network": case.network, "edges": case.edges, "data": case.data}
-    return [{**named, "candidate": name, **row} for name, row in found.items()]

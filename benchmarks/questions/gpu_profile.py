@@ -22,7 +22,7 @@ import torch
 
 import dacergnn
 from benchmarks.relational.settings import MODELS
-from benchmarks.suite import Tell, quickly, results, run_cases, terminal
+from benchmarks.suite import Tell, quickly, run_cases, terminal
 from dacergnn.cli.named_layers import native_layer
 from dacergnn.cli.options import names
 from dacergnn.graph import HeteroGraph
@@ -57,11 +57,6 @@ def main(
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError("torch finds no CUDA device here; `dacergnn forecast` needs none.")
     warnings.simplefilter("ignore")  # the libraries warn about their own internals
-    known = {key_of(line): line for line in results(path)}
-
-    def earlier(case: Case) -> list[Row] | None:
-        line = known.get(case)
-        return [line] if line is not None and not line["note"] else None
 
     def profiled(case: Case, tell: Tell) -> list[Row]:
         name, model, how, _ = case
@@ -73,7 +68,13 @@ def main(
         (name if "~" in name else f"{name}~", model, how, hidden) for name, model, how in product(data, models, mode)
     ]
     lines = run_cases(
-        cases, profiled, path=path, earlier=earlier, deadline=time.monotonic() + time_limit, console=terminal()
+        cases,
+        profiled,
+        path=path,
+        fields=lambda case: [dict(zip(KEYS, case, strict=True))],
+        complete=lambda line: not line["note"],
+        deadline=time.monotonic() + time_limit,
+        console=terminal(),
     )
     if table is not None:
         table.write_text(markdown(lines))
@@ -84,12 +85,6 @@ def main(
 def graph_on(name: str, device: str) -> HeteroGraph:
     """Returns a graph on a device; only the last one is kept there."""
     return dacergnn.datasets.resolve(name).graph.to(device)
-
-
-def key_of(line: Row) -> Case:
-    """Returns the case of a line."""
-    name, model, how, hidden = (line[key] for key in KEYS)
-    return name, model, how, hidden
 
 
 def measured(model: str, graph: HeteroGraph, mode: str, hidden: int) -> Row:

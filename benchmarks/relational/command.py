@@ -12,15 +12,17 @@ from pathlib import Path
 
 import click
 
-from benchmarks.relational.record import Line, is_complete
+from benchmarks.relational.record import is_complete
 from benchmarks.relational.report import candidate_table, geomean_table, geometric_means, row_table
 from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
-from benchmarks.suite import duration, end, quickly, resumed_json_option, terminal, threads_option
+from benchmarks.rows import OURS, Group, grouped
+from benchmarks.suite import duration, end, json_option, quickly, terminal, threads_option
 from dacergnn.bench.measure import MODES
 from dacergnn.bench.rates import PRECISIONS
 from dacergnn.bench.scatter import marked, noted
 from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
 from dacergnn.config import Rates
+from dacergnn.json_lines import Row
 from dacergnn.plan import Plan
 from dacergnn.tables import Table, terminal_width
 
@@ -59,7 +61,7 @@ from dacergnn.tables import Table, terminal_width
 @click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
 @click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
-@resumed_json_option
+@json_option
 @click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True,
               help="On a device.")  # fmt: skip
 @rates_option
@@ -107,25 +109,24 @@ def relational(
         sys.exit(not build_all(cases))
     click.echo(textwrap.fill(_announced(settings, len(cases)), terminal_width()), err=True)
 
-    def on_case(lines: Sequence[Line]) -> None:
-        for line in lines if everything else ():
-            console.print(f"{candidate_table(line)}\n", markup=False, highlight=False, soft_wrap=True)
+    def on_case(rows: Sequence[Row]) -> None:
+        if everything:
+            console.print(f"{candidate_table(Group(tuple(rows)))}\n", markup=False, highlight=False, soft_wrap=True)
 
     about = asdict(settings) | {"hidden": hidden}
-    lines = run(
+    rows = run(
         *all_settings, path=path, console=console, on_case=on_case, deadline=deadline, ahead=build_ahead, settings=about
     )
-    tables = [row_table(lines), geomean_table(geometric_means(lines))]
+    tables = [row_table(rows), geomean_table(geometric_means(rows))]
     click.echo("\n\n".join([tables[0].text(wide=wide), tables[1].text()]))
     if table is not None:
         table.write_text("\n\n".join(one.markdown() for one in tables) + "\n")
-    left = len(cases) - sum(is_complete(line, replace(settings, against=())) for line in lines)  # some are absent
+    left = len(cases) - sum(all(is_complete(settings, row) for row in case.rows) for case in grouped(rows))
     if left and time.monotonic() > deadline:
         click.echo(f"{left} cases are left; call again with the same --json.")
         sys.exit(75)
-    own = [(line, c) for line in lines for c in line["candidates"] if c["library"] == "ours"]
-    wrong = [(line, c) for line, c in own if c["status"] in ("wrong", "failed")]
-    end(console, [f"{line['model']} on {line['data']}, {line['mode']}: {c['status']} {c['note']}" for line, c in wrong])
+    wrong = [row for row in rows if row["library"] == OURS and row["status"] in ("wrong", "failed")]
+    end(console, [f"{row['model']} on {row['data']}, {row['mode']}: {row['status']} {row['note']}" for row in wrong])
 
 
 def _announced(settings: BenchSettings, cases: int) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchmarks.relational.settings import MODELS
 from benchmarks.scale.limits import WithinLimits
-from benchmarks.suite import Tell, end, json_option, quickly, run_cases, terminal, threads_option
+from benchmarks.suite import end, json_option, quickly, run_cases, run_experiments, terminal, threads_option
 from dacergnn.bench.process import ask
-from dacergnn.bench.runner import Limits, measure
+from dacergnn.bench.runner import Limits
 from dacergnn.bench.scatter import Ratio, marked, noted, ratio_cell, scatters
 from dacergnn.cli.options import data_option, names
 from dacergnn.config import Config
@@ -58,26 +59,26 @@ def scale(
     for limit in (*limits, rounds or "1GB"):
         Config(memory=limit)  # raises an error for what is no size
 
-    def measured(case: tuple[str, str], tell: Tell) -> list[Row]:
-        model, graph = case
-        request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
-        if processes:
-            return in_processes({**request, "method": method, "rounds": rounds}, processes)
-        return within(request, ["", *limits], tell)
-
     console = terminal()
-    rows = run_cases([*product(models, data)], measured, path=path, console=console)
+    options: dict[str, Any] = {"path": path, "console": console}
+    request: Row = {"hidden": hidden, "steps": steps, "threads": threads}
+    if processes:
+        requests = [{"model": model, "data": graph, **request, "method": method, "rounds": rounds}
+                    for model, graph in product(models, data)]  # fmt: skip
+        rows = run_cases(
+            requests, lambda case, _: in_processes(case, processes), **options,
+            fields=lambda case: [case | {"processes": int(count)} for count in processes],
+        )  # fmt: skip
+    else:
+        cases = [(WithinLimits(model, graph, hidden), ["", *limits]) for model, graph in product(models, data)]
+        bounds = Limits(("train",), threads, steps, LIMIT_S, LIMIT_S, LIMIT_BYTES)
+        rows = run_experiments(
+            cases, bounds, lambda case, limit: {"model": case.model, "data": case.data, **request, "limit": limit},
+            lambda _: True, **options,
+        )  # fmt: skip
     click.echo(_table_of_processes(rows) if processes else _table(rows))
     failed = [row for row in rows if "error" in row or row.get("status", "ok") != "ok"]
     end(console, [f"{row['model']} on {row['data']}: {row.get('error') or row['note']}" for row in failed])
-
-
-def within(request: Row, names: list[str], tell: Tell) -> list[Row]:
-    """Returns a row for each limit, "" for none: times, peak and estimate, ranges, and the difference."""
-    case = WithinLimits(request["model"], request["data"], request["hidden"])
-    bounds = Limits(("train",), request["threads"], request["steps"], LIMIT_S, LIMIT_S, LIMIT_BYTES)
-    found = measure(case, names, bounds, weighed=names, progress=tell)
-    return [{**request, "limit": name, **row} for name, row in found.items()]
 
 
 def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from benchmarks.caching.analysis import groups
 from benchmarks.caching.plot.draw import figures
 from benchmarks.caching.records import load
+from benchmarks.rows import grouped
 from dacergnn.errors import DacergnnError
 
 
@@ -18,7 +18,7 @@ from dacergnn.errors import DacergnnError
               help="Folder of the figures.")  # fmt: skip
 def plot(file: Path, out: Path) -> None:
     """Draw the figures of FILE, which `python -m benchmarks caching --json FILE` wrote, as PNG and SVG."""
-    found = groups(load(file))
+    found = grouped(load(file))
     out.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, figure in figures(found):

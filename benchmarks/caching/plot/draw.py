@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill
 from typing import Any
 
-from benchmarks.caching.analysis import NetworkRows, families
+from benchmarks.caching.analysis import families
 from benchmarks.caching.plot import series
 from benchmarks.caching.plot.series import MEAN, Bar, Curve
+from benchmarks.rows import Group, label
 from dacergnn.bench.picture import COLOURS, new_figure
 from dacergnn.bench.scatter import MARK, NOTE, Steady, with_left_out
 
@@ -28,7 +29,7 @@ _UNDIVIDED = "hatched: the forward, measured apart, took longer than the whole; 
 _MODES = {"infer": "inference", "forward": "forward", "train": "forward and backward"}
 
 
-def figures(row_groups: Sequence[NetworkRows]) -> Iterator[tuple[str, Any]]:
+def figures(row_groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
     """Yields names and figures, for all figures that there are results for."""
     palette = Palette(row_groups)
     for (model, network), members in families(row_groups).items():
@@ -42,8 +43,8 @@ def figures(row_groups: Sequence[NetworkRows]) -> Iterator[tuple[str, Any]]:
         gains = series.gains(members)
         if gains:
             yield f"schemes_{stem}", _gains(title, gains, palette)
-        for data, own in series.by_data(members).items():
-            bars = series.bars(own)
+        for data in dict.fromkeys(group["data"] for group in members):
+            bars = series.bars(group for group in members if group["data"] == data)
             if bars:
                 yield f"bars_{stem}_{data.strip('~')}", _bars(f"{title}, {data}", bars, palette)
     planes = {key: points for key, members in families(row_groups).items() if len(points := series.plane(members)) > 1}
@@ -54,11 +55,11 @@ def figures(row_groups: Sequence[NetworkRows]) -> Iterator[tuple[str, Any]]:
 class Palette:
     """Chooses colours and markers by name, for known names first, so that they are the same in all runs."""
 
-    def __init__(self, row_groups: Sequence[NetworkRows]) -> None:
-        self._data = _ordered(_KNOWN["data"], [g.data for g in row_groups])
+    def __init__(self, row_groups: Sequence[Group]) -> None:
+        self._data = _ordered(_KNOWN["data"], [g["data"] for g in row_groups])
         ours = [row["name"] for g in row_groups for row in g.ours]
         self._schemes = _ordered(_KNOWN["scheme"], ours)
-        self._peers = _ordered((), [f"{row['library']} {row['name']}" for g in row_groups for row in g.peers])
+        self._peers = _ordered((), [label(row) for g in row_groups for row in g.peers()])
 
     def data(self, name: str) -> dict[str, Any]:
         if name == MEAN:
@@ -115,12 +116,12 @@ def _gains(title: str, gains: dict[str, dict[str, Steady]], palette: Palette) ->
     figure = new_figure(max(1.6 + 1.2 * len(places), 6.0), 3.8, "plot")
     axes = figure.subplots()
     width = 0.8 / len(gains)
-    for position, (label, found) in enumerate(gains.items()):
+    for position, (scheme, found) in enumerate(gains.items()):
         values = {place: steady.mean for place, steady in found.items() if steady.mean is not None}
-        shown = with_left_out(label, found[MEAN].left_out)
+        shown = with_left_out(scheme, found[MEAN].left_out)
         at = [i + (position - (len(gains) - 1) / 2) * width for i, place in enumerate(places) if place in values]
         heights = [values[place] - 1 for place in places if place in values]
-        axes.bar(at, heights, width * 0.92, bottom=1.0, color=palette.scheme(label), label=shown)
+        axes.bar(at, heights, width * 0.92, bottom=1.0, color=palette.scheme(scheme), label=shown)
     axes.axhline(1.0, color="grey", linewidth=1)
     axes.set_xticks(range(len(places)), places, fontsize=9)
     axes.set_ylabel("speed-up over saving nothing")

@@ -56,7 +56,7 @@ def test_machines_are_judged_by_what_was_learned_on_others(tmp_path: Path) -> No
     scaled = on_one_scale(samples, factors)
     half = len(samples) // 2
     assert [s.seconds for s in scaled[:half]] == pytest.approx([s.seconds for s in scaled[half:]])
-    found = on_another_machine(samples, "slow, 2 threads", Budget(epochs=1, members=1)).scores
+    found = on_another_machine(samples, "slow, 2 threads", Budget(epochs=1, members=1)).judged().scores
     assert found["graph network, fitted"].mean_error < found["graph network"].mean_error
     options = ["--data", str(first), "--data", str(second), "--epochs", "1", "--members", "1", "--machines"]
     result = CliRunner().invoke(main, ["model", "judge", *options])

@@ -86,7 +86,7 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "largest" in result.output
     refused = CliRunner().invoke(main, [*options, "--mode", "both"])
     assert refused.exit_code != 0
-    assert "mode: 'both' is not one of infer, train." in f"{refused.output} {refused.exception}"
+    assert "mode: 'both' (entry 1) is unknown; choose from infer, train" in f"{refused.output} {refused.exception}"
     monkeypatch.setattr(module, "regret", lambda *given, **more: pytest.fail("measured again"))
     again = CliRunner().invoke(main, options)
     assert again.exit_code == 0, again.output

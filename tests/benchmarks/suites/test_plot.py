@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.caching.analysis import groups
 from benchmarks.caching.plot import series
 from benchmarks.caching.plot.series import MEAN, Bar, Curve, Point
 from benchmarks.commands import main
+from benchmarks.rows import grouped
 from dacergnn.json_lines import Row
 
 TIMES = {("cora", 8): 2.0, ("cora", 16): 4.0, ("pubmed", 16): 10.0}
@@ -48,7 +48,7 @@ def rows() -> list[Row]:
 
 
 def test_speedups_are_against_the_fastest_that_ran(rows: list[Row]) -> None:
-    assert series.speedups(groups(rows), "train_ms") == [
+    assert series.speedups(grouped(rows), "train_ms") == [
         Curve("cora", (8, 16), (10.0, 5.0)),
         Curve("pubmed", (16,), (2.0,)),
         Curve(MEAN, (8, 16), pytest.approx((10.0, 10.0**0.5))),  # type: ignore[arg-type]
@@ -57,21 +57,21 @@ def test_speedups_are_against_the_fastest_that_ran(rows: list[Row]) -> None:
 
 def test_the_plane_is_relative_to_saving_everything(rows: list[Row]) -> None:
     one = (1.0, 1.0)
-    assert series.plane(groups(rows)) == [
+    assert series.plane(grouped(rows)) == [
         Point("cache_all", 1.0, 1.0, one, one),
         Point("recompute_all", 0.25, 1.5, (0.25, 0.25), (1.5, 1.5)),
         Point("auto", 0.5, 0.5, (0.5, 0.5), (0.5, 0.5)),
     ]
     copies = [result(d, s, "papers", ms * 2, 8.0, same_as="cache_all") for (d, s), ms in TIMES.items()]
-    assert [point.label for point in series.plane(groups([*rows, *copies]))] == ["cache_all", "recompute_all", "auto"]
+    assert [point.label for point in series.plane(grouped([*rows, *copies]))] == ["cache_all", "recompute_all", "auto"]
     for row in rows:
         row["saved_bytes"] = 10 * row.pop("peak_mb") ** 2
     rows[1]["saved_bytes"] = 0
-    assert [point.memory for point in series.plane(groups(rows))] == pytest.approx([1.0, 1 / 24, 0.25])
+    assert [point.memory for point in series.plane(grouped(rows))] == pytest.approx([1.0, 1 / 24, 0.25])
 
 
 def test_bars_are_forward_and_what_is_left(rows: list[Row]) -> None:
-    assert series.bars(series.by_data(groups(rows))["pubmed"]) == [
+    assert series.bars(grouped(row for row in rows if row["data"] == "pubmed")) == [
         Bar("cache_all", 16, 5.0, 15.0),
         Bar("recompute_all", 16, 7.5, 22.5),
         Bar("auto", 16, 2.5, 7.5),
@@ -81,17 +81,17 @@ def test_bars_are_forward_and_what_is_left(rows: list[Row]) -> None:
 
 
 def test_gains_are_over_saving_nothing(rows: list[Row]) -> None:
-    gains = series.gains(groups(rows))
+    gains = series.gains(grouped(rows))
     means = {label: {place: steady.mean for place, steady in found.items()} for label, found in gains.items()}
     assert means == {
         "cache_all": pytest.approx({"cora": 1.5, "pubmed": 1.5, MEAN: 1.5}),
         "auto": pytest.approx({"cora": 3.0, "pubmed": 3.0, MEAN: 3.0}),
     }
-    assert series.gains(groups([row for row in rows if row["name"] != "recompute_all"])) == {}
+    assert series.gains(grouped([row for row in rows if row["name"] != "recompute_all"])) == {}
 
 
 def test_formats_are_over_coordinates(rows: list[Row]) -> None:
-    found = groups(rows)
+    found = grouped(rows)
     assert series.format_names(found) == ["csr"]
     assert [curve.values for curve in series.formats(found, "csr", "train_ms")] == [(1.5, 1.5), (1.5,), (1.5, 1.5)]
 
@@ -100,7 +100,7 @@ def test_all_figures_are_drawn(rows: list[Row], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from benchmarks.caching.plot.draw import figures
 
-    drawn = dict(figures(groups(rows)))
+    drawn = dict(figures(grouped(rows)))
     assert {*drawn} == {
         "speedup_gat_layer_input_gradient", "format_csr_gat_layer_input_gradient",
         "schemes_gat_layer_input_gradient", "bars_gat_layer_input_gradient_cora",
