@@ -35,6 +35,11 @@ class Group:
         """Returns why candidates have no time."""
         return {label(row): row["note"] for row in self.rows if row["status"] != "ok"}
 
+    @property
+    def times(self) -> dict[str, float]:
+        """Returns the milliseconds of ours by name."""
+        return {row["name"]: row["ms"] for row in self.ours}
+
     def named(self, name: str) -> Row | None:
         """Returns our row of a name."""
         return next((row for row in self.ours if row["name"] == name), None)
