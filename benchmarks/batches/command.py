@@ -8,35 +8,24 @@ from pathlib import Path
 import click
 
 from benchmarks.batches.runner import ratio_of, run, steady_ratios
-from benchmarks.batches.settings import DATA, LAYERS, BatchSettings
+from benchmarks.batches.settings import BatchSettings
+from benchmarks.options import settings
 from benchmarks.rows import OURS, grouped, label
-from benchmarks.suite import end, json_option, quickly, terminal, threads_option
+from benchmarks.suite import end, json_option, quickly, terminal
 from dacergnn.bench.scatter import noted, ratio_cell, time_cell
-from dacergnn.cli.options import data_option, names, numbers
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
 
 @click.command()
-@click.option("--layers", default=",".join(LAYERS), callback=names, show_default=True, help="Comma-separated.")
-@data_option(DATA)
-@click.option("--seeds", default="16,256,4096", callback=numbers, show_default=True, help="Seeds of a batch.")
-@click.option("--fanouts", default="10,10", callback=numbers, show_default=True,
-              help="Neighbours in each hop, -1 for all; the network has as many layers.")  # fmt: skip
-@click.option("--steps", default=BatchSettings.steps, show_default=True, help="Measured steps of a case.")
-@threads_option
-@click.option("--compiled", is_flag=True, help="Run the libraries' layers through torch.compile(dynamic=True), too.")
-@json_option
 @quickly(layers=(), seeds=(), steps=2)
-def batches(
-    layers: tuple[str, ...], data: str, seeds: tuple[int, ...], fanouts: tuple[int, ...], steps: int,
-    threads: int, compiled: bool, path: Path | None,
-) -> None:  # fmt: skip
+@settings(BatchSettings)
+@json_option
+def batches(settings: BatchSettings, path: Path | None) -> None:
     """Measure training on sampled batches against the layers of PyG and DGL.
 
     Every batch is new, and all candidates train on it in turn; times are medians. Losses are compared in every step.
     """
-    settings = BatchSettings(layers, data, seeds, fanouts, steps, threads, compiled)
     console = terminal()
     rows = run(settings, path=path, console=console)
     click.echo(_table(rows, settings))

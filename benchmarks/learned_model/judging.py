@@ -29,7 +29,7 @@ class Budget:
         epochs: Passes over the samples.
         members: Members of each ensemble.
         seed: Of the division of the samples, and of the training.
-        pooled: Whether networks that read sums over operators are among the models.
+        pooled: Also train networks that read sums over operators.
     """
 
     epochs: int = 20

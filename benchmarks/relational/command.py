@@ -12,73 +12,39 @@ from pathlib import Path
 
 import click
 
+from benchmarks.options import settings
 from benchmarks.relational.record import is_complete
 from benchmarks.relational.report import candidate_table, geomean_table, geometric_means, row_table
-from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
+from benchmarks.relational.settings import BenchSettings
 from benchmarks.rows import OURS, Group, grouped
-from benchmarks.suite import duration, end, json_option, quickly, terminal, threads_option
-from dacergnn.bench.measure import MODES
-from dacergnn.bench.rates import PRECISIONS
+from benchmarks.suite import duration, end, json_option, quickly, terminal
 from dacergnn.bench.scatter import marked, noted
-from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
-from dacergnn.config import Rates
+from dacergnn.cli.options import numbers
 from dacergnn.json_lines import Row
 from dacergnn.plan import Plan
 from dacergnn.tables import Table, terminal_width
 
 
 @click.command()
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
-@data_option(*BenchSettings.data)
-@click.option("--mode", default=",".join(MODES), callback=names, show_default=True, help="infer, train.")
-@click.option(
-    "--against",
-    default=",".join(AGAINST),
-    callback=names,
-    show_default=True,
-    help="Peers: the libraries' layers and careful plain PyTorch; on a device also grouped (torch's products of "
-    "groups).",
-)
-@click.option(
-    "--layers",
-    default="",
-    callback=names,
-    help="Parts of names: only these of the libraries' layers run (some take minutes).",
-)
-@click.option("--level", default="O2", callback=names, show_default=True, help="Levels of ours: O0, hector, O2.")
+@quickly(models=(), data=(), modes=(), against=(), levels=(), repeat=3, budget_s=0.3, memory=False, compiled=False)
+@settings(BenchSettings, modes="mode", levels="level", precision="dtype")
 @click.option("--plan", metavar="FILE", help="Plan to compile ours by, as `dacergnn tune run --out` writes it.")
 @click.option("--hidden", default="64", callback=numbers, show_default=True, help="Features in and out, such as 32,64.")
-@click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
-@click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case; "
-              "builds, validation, --compiled and --memory come on top.")  # fmt: skip
-@threads_option
-@device_option
-@click.option("--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs.")
-@click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
 @click.option("--compiled/--no-compiled", default=None, help="Try the libraries' layers with torch.compile; by "
               "default not on a device.")  # fmt: skip
-@click.option("--ours/--no-ours", default=True, help="Leave our own layers out to see the peers alone.")
 @click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
 @click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
 @json_option
-@click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True,
-              help="On a device.")  # fmt: skip
-@rates_option
 @click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
 @click.option("--time-limit", default=math.inf, help="Seconds for all; what is not begun is left out.")
-@click.option("--trial-limit", default=BenchSettings.trial_limit_s, show_default=True,
-              help="Seconds that a process has for each candidate, with its build.")  # fmt: skip
 @click.option("--build-ahead", is_flag=True, help="Build kernels for a device while earlier cases are measured.")
 @click.option("--build", is_flag=True, help="Build the kernels of all cases for a device and measure nothing.")
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write the tables here.")
-@quickly(models=(), data=(), mode=(), against=(), level=(), repeat=3, budget=0.3, memory=False, compiled=False)
 def relational(
-    models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
-    layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
-    budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool | None, ours: bool,
-    everything: bool, wide: bool, overhead: bool, path: Path | None, dtype: str, rates: Rates | None,
-    arch: int | None, time_limit: float, trial_limit: float, build_ahead: bool, build: bool, table: Path | None,
+    settings: BenchSettings, plan: str | None, hidden: tuple[int, ...], compiled: bool | None, everything: bool,
+    wide: bool, overhead: bool, path: Path | None, arch: int | None, time_limit: float, build_ahead: bool, build: bool,
+    table: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
@@ -87,20 +53,19 @@ def relational(
 
     The exit status is 75 if time was too short.
     """
-    deadline, widths = time.monotonic() + time_limit, hidden or (0,)
-    settings = BenchSettings(
-        models, data, mode, against, level, widths[0], repeat, memory, layers,
-        device == "cpu" if compiled is None else compiled, ours, threads, seed, budget, trial_limit,
-        device="cuda" if build else device, plan="" if plan is None else Plan.load(plan).to_json(), precision=dtype,
-        architectures=None if arch is None else (arch,), rates=rates,
+    deadline, device = time.monotonic() + time_limit, settings.device
+    chosen = replace(
+        settings, compiled=device == "cpu" if compiled is None else compiled, device="cuda" if build else device,
+        plan="" if plan is None else Plan.load(plan).to_json(), architectures=None if arch is None else (arch,),
     )  # fmt: skip
+    all_settings = [replace(chosen, hidden=width) for width in hidden or (0,)]
+    settings = all_settings[0]
     console = terminal()
     if overhead and device != "cpu":
         raise click.UsageError("--overhead measures calls on the processor; leave --device out.")
     if overhead:
         click.echo(_overhead_table(settings))
         return
-    all_settings = [replace(settings, hidden=width) for width in widths]
     from benchmarks.relational.builds import build_all
     from benchmarks.relational.runner import cases_of, run
 
