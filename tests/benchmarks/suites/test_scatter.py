@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.batches import runner
-from benchmarks.caching.plot import series
-from benchmarks.caching.plot.series import MEAN, Bar
+from benchmarks.caching.plot import MEAN, bars, drawn, figures
 from benchmarks.caching.report import tables
 from benchmarks.named import Named
 from benchmarks.relational.record import row_of
@@ -104,35 +103,31 @@ def test_tables_of_strategies(rows: list[Row]) -> None:
 
 
 def test_figures_of_strategies(rows: list[Row]) -> None:
-    pytest.importorskip("matplotlib")
-    from benchmarks.caching.plot.draw import figures
+    found = {name: panels for name, _, panels in figures(grouped(rows))}
+    forward, train = found["speedup_gat_layer"]
+    assert (forward.title, train.title) == ("forward", "forward and backward, 1 left out")
+    assert train.series["cora"] == pytest.approx([99.0, 4.0])
+    assert train.series[MEAN] == pytest.approx([4.0, 4.0])
+    assert train.marked == [("cora", 8)]
+    assert found["schemes_gat_layer"][0].title == "training, 1 left out"
+    assert found["plane"][0].title == "gat, layer, 1 left out"
+    assert [place for panel in found["bars_gat_layer_cora"] for place in panel.places if "*" in place] == ["auto *"]
+    assert not any(panel.marked for panel in found["bars_gat_layer_pubmed"])
 
-    cora, _, mean = series.speedups(grouped(rows), "train_ms")
-    assert (cora.values, cora.scattering) == (pytest.approx((99.0, 4.0)), (8,))
-    assert (mean.label, mean.values, mean.left_out) == (MEAN, pytest.approx((4.0, 4.0)), 1)
-    assert series.gains(grouped(rows))["auto"][MEAN].left_out == 1
-    assert [(p.label, p.left_out) for p in series.plane(grouped(rows))][-1] == ("auto", 1)
-    drawn = dict(figures(grouped(rows)))
-    for name in ("speedup_gat_layer", "schemes_gat_layer", "plane", "bars_gat_layer_cora"):
-        assert " ".join(drawn[name].get_supxlabel().split()) == NOTE, name
-    forward, train = drawn["speedup_gat_layer"].axes
-    assert (forward.get_title(), train.get_title()) == ("forward", "forward and backward, 1 left out")
-    assert forward.get_ylabel() == "fastest library / ours"
-    assert drawn["bars_gat_layer_pubmed"].get_supxlabel() == ""
+
+def test_marks_are_explained(rows: list[Row]) -> None:
+    pytest.importorskip("matplotlib")
+    for name, title, panels in figures(grouped(rows)):
+        made = drawn(panels, title)
+        assert (made.get_supxlabel() == "") == (name == "bars_gat_layer_pubmed")
+        assert made.get_supxlabel() == "" or " ".join(made.get_supxlabel().split()) == NOTE
 
 
 def test_a_bar_never_exceeds_its_whole() -> None:
-    pytest.importorskip("matplotlib")
-    from benchmarks.caching.plot.draw import figures
-
-    found = grouped([caching_row("cache_all", 2.0, 8, STEADY, forward_ms=2.5), caching_row("auto", 4.0, 8, STEADY)])
-    whole, divided = series.bars(found)
-    assert whole == Bar("cache_all", 8, 2.0, 0.0)
-    assert (whole.undivided, divided.undivided) == (True, False)
-    drawn = dict(figures(found))["bars_gat_layer_cora"]
-    tops = sorted(patch.get_y() + patch.get_height() for patch in drawn.axes[0].patches)
-    assert tops == pytest.approx([1.0, 2.0, 2.0, 4.0])
-    assert "hatched: the forward, measured apart," in " ".join(drawn.get_supxlabel().split())
+    (group,) = grouped([caching_row("cache_all", 2.0, 8, STEADY, forward_ms=2.5), caching_row("auto", 4.0, 8, STEADY)])
+    found = bars(group)
+    assert found.places == ["cache_all (whole)", "auto"]
+    assert found.series == {"forward": [2.0, 1.0], "rest of the step": [0.0, 3.0]}
 
 
 def test_means_of_batches() -> None:
