@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,12 +28,16 @@ class Setting:
     kind: str
     text: str
 
-    def option(self, flag: str = "") -> Command:
-        """Returns the option; lists are between commas, and whole numbers are not negative."""
+    def option(self, flag: str = "", least: int = 1) -> Command:
+        """Returns the option; lists are between commas.
+
+        Args:
+            least: The least that a whole number may be, or its default if that is less.
+        """
         several = isinstance(self.default, tuple)
         if self.name == "data":
             return data_option(*(self.default if several else (self.default,)))
-        if self.name in SHARED and not several:
+        if self.name in SHARED and not several and self.default != "cuda":
             return SHARED[self.name]
         flag = "--" + (flag or self.name.removesuffix("_s").replace("_", "-"))
         about: dict[str, Any] = {"default": self.default, "show_default": True, "help": self.text or None}
@@ -41,8 +46,10 @@ class Setting:
             about |= {"default": listed, "show_default": bool(listed), "callback": parsed}
         elif isinstance(self.default, bool):
             flag = f"{flag}/--no-{flag.removeprefix('--')}"
+        elif self.default is None:
+            about["type"] = click.Path(path_type=Path) if "Path" in self.kind else int
         elif isinstance(self.default, int):
-            about["type"] = click.IntRange(0)
+            about["type"] = click.IntRange(min(self.default, least))
         return click.option(flag, self.name, **about)
 
 
@@ -61,7 +68,7 @@ def settings(made: type[Any], **flags: str) -> Callable[[Command], Command]:
             function(settings=chosen, **given)
 
         for own in reversed([*_settings_of(made)]):
-            run = own.option(flags.get(own.name, ""))(run)
+            run = own.option(flags.get(own.name, ""), least=0)(run)  # settings check themselves
         return run
 
     return decorated

@@ -80,8 +80,9 @@ class CachingSettings:
         ):
             check(option, values, known)
         check("against", self.against or AGAINST, AGAINST)
-        if any(size < 1 for size in (*self.hidden, self.features, self.heads)):
-            raise DacergnnError(f"hidden={self.hidden}, features={self.features}, heads={self.heads}: all must be >= 1")
+        counts = {"hidden": self.hidden, "features": self.features, "heads": self.heads, "repeat": self.limits.repeat}
+        if min(*self.hidden, self.features, self.heads, self.limits.repeat) < 1:
+            raise DacergnnError(f"{', '.join(f'{name}={n}' for name, n in counts.items())}: all must be >= 1")
         for name in self.formats:
             try:
                 Config(adjacency=name)

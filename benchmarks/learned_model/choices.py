@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import product
@@ -16,12 +16,12 @@ import torch
 from benchmarks.learned_model import regret as regrets
 from benchmarks.learned_model.figures import draw_regrets
 from benchmarks.learned_model.searches import SEARCHES, compare
+from benchmarks.options import question
 from benchmarks.programs import HOMOGENEOUS, program_of
 from benchmarks.relational.settings import check
-from benchmarks.suite import Tell, continued, json_option, quickly, results, run_cases, terminal, threads_option
+from benchmarks.suite import Tell, results, run_cases, terminal
 from dacergnn.bench.measure import MODES
 from dacergnn.cli.layers import MODELS
-from dacergnn.cli.options import data_option, names
 from dacergnn.graph import HeteroGraph
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
@@ -30,25 +30,6 @@ from dacergnn.tuning.tuned import shipped
 
 CHOICES = {"default": "off", "model": "model", "fast": "fast", "measure": "measure"}
 """Field of `Regret` that has the seconds of a choice -> the value of `Config.tune` that makes this choice."""
-
-
-def layer_options(*graphs: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the options of its cases: layers on graphs, in modes."""
-
-    def decorated(function: Callable[..., None]) -> Callable[..., None]:
-        layers = f"Comma-separated, of {', '.join((*MODELS, *HOMOGENEOUS))}."
-        for option in (
-            threads_option,
-            click.option("--heads", default=1, show_default=True, type=click.IntRange(1)),
-            click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out."),
-            click.option("--mode", default="infer,train", callback=names, show_default=True),
-            data_option(*graphs),
-            click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help=layers),
-        ):
-            function = option(function)
-        return function
-
-    return decorated
 
 
 def cases_of(models: Sequence[str], data: Sequence[str], mode: Sequence[str], **settings: int) -> list[Row]:
@@ -63,36 +44,34 @@ def _program(case: Row, tell: Tell) -> tuple[Any, int, HeteroGraph]:
     return program_of(case["layer"], case["data"], case["features"], case["heads"], case["mode"])
 
 
-@click.command()
-@click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
-              help="Results are appended to this file; cases in it are not measured again.")  # fmt: skip
-@layer_options("aifb", "mutag", "fb15k237", "wn18rr")
-@click.option("--builds", default=24, show_default=True, type=click.IntRange(1), help="Plans to build in a case, "
-              "besides those that are chosen.")  # fmt: skip
-@click.option("--evaluations", default=60, show_default=True, type=click.IntRange(1), help="Plans that a search sees.")
-@click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw all cases of the file into this "
-              "folder.")  # fmt: skip
-@quickly(models=(), data=(), mode=(), builds=2, evaluations=4)
-def regret(path: Path, threads: int, plots: Path | None, **chosen: Any) -> None:
+@question(models=(), data=(), mode=(), builds=2, evaluations=4)
+def regret(
+    models: tuple[str, ...] = MODELS, data: tuple[str, ...] = ("aifb", "mutag", "fb15k237", "wn18rr"),
+    mode: tuple[str, ...] = MODES, features: int = 64, heads: int = 1, builds: int = 24, evaluations: int = 60,
+    threads: int = 2, plots: Path | None = None, path: Path | None = None,
+) -> None:  # fmt: skip
     """Measure how far chosen plans are from the fastest of many, for layers on graphs.
 
     The machine should have nothing else to do.
+
+    Args:
+        models: Layers of relations, and of those without, between commas.
+        features: In and out.
+        builds: Plans to build in a case, besides those that are chosen.
+        evaluations: Plans that a search sees.
+        plots: Draw all cases into this folder.
     """
     torch.set_num_threads(threads)
-    about: Row = {"threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
-    continued(path, **about)
+    shared: Row = {"threads": threads, "judged": sha256(SHIPPED.read_bytes()).hexdigest()}
+    cases = cases_of(models, data, mode, features=features, heads=heads, builds=builds, evaluations=evaluations)
     model = replace(shipped(), threads=threads)  # which features are computed for
 
     def measure(case: Row, tell: Tell) -> list[Row]:
-        found = regrets.regret(
-            *_program(case, tell), model, builds=case["builds"], evaluations=case["evaluations"]
-        )  # fmt: skip
-        return [{**case, **asdict(found)}]
+        found = regrets.regret(*_program(case, tell), model, builds=builds, evaluations=evaluations)
+        return [{**case, **shared, **asdict(found)}]
 
-    run_cases(
-        cases_of(**chosen), measure, path=path, fields=lambda case: [case], console=terminal(), **about
-    )  # fmt: skip
-    every = results(path)
+    rows = run_cases(cases, measure, path=path, fields=lambda case: [case | shared], console=terminal())
+    every = [row for row in results(path) if shared.items() <= row.items()] or rows
     click.echo(_table(every))
     if plots is not None:
         click.echo(draw_regrets(every, CHOICES, plots))
@@ -127,15 +106,15 @@ def _high(values: Sequence[float]) -> float:
     return sorted(values)[min(round(0.95 * len(values)), len(values) - 1)]
 
 
-@click.command()
-@layer_options("aifb", "mutag")
-@json_option
-@quickly(models=(), data=(), mode=())
-def searches(threads: int, path: Path | None, **chosen: Any) -> None:
+@question(models=(), data=(), mode=())
+def searches(
+    models: tuple[str, ...] = MODELS, data: tuple[str, ...] = ("aifb", "mutag"), mode: tuple[str, ...] = MODES,
+    features: int = 64, heads: int = 1, threads: int = 2, path: Path | None = None,
+) -> None:  # fmt: skip
     """Compare ways to search for plans by the model, in equal time: a beam, random plans, an evolution of plans."""
     torch.set_num_threads(threads)
     model = replace(shipped(), threads=threads)
-    cases = cases_of(**chosen, threads=threads)
+    cases = cases_of(models, data, mode, features=features, heads=heads, threads=threads)
 
     def measure(case: Row, tell: Tell) -> list[Row]:
         found = compare(*_program(case, tell), model)

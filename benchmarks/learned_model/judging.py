@@ -12,6 +12,7 @@ from benchmarks.learned_model.contenders import CALIBRATED, OURS, Ensemble, cali
 from benchmarks.learned_model.division import divide, machine_factors, on_one_scale
 from benchmarks.learned_model.network import DEPTH
 from benchmarks.learned_model.training import Trained
+from dacergnn.errors import DacergnnError
 from dacergnn.tuning.calibration import RIDGES, fitted
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.samples import Measured, Sample
@@ -36,6 +37,10 @@ class Budget:
     members: int = 4
     seed: int = 0
     pooled: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.members) < 1:
+            raise DacergnnError(f"epochs={self.epochs}, members={self.members}: both must be at least 1.")
 
     def models(self, samples: Sequence[Sample]) -> dict[str, Model]:
         """Returns all models after they have learned from samples."""

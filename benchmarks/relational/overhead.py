@@ -14,7 +14,7 @@ from benchmarks.relational import ours
 from benchmarks.relational.candidate import unwrapped
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import tiny_problem
-from dacergnn.bench.measure import Timing, time_call
+from dacergnn.bench.measure import interleave
 from dacergnn.errors import DacergnnError
 from dacergnn.runtime.executable import Prepared
 
@@ -35,7 +35,7 @@ class Overhead:
         return self.call_us - self.kernels_us
 
 
-def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhead:
+def measure_overhead(model: str, hidden: int = 64, repeat: int = 200) -> Overhead:
     """Times the call and the kernels in alternating rounds on one thread.
 
     With more threads, waking them for ten edges would be counted as kernel time or as overhead by chance.
@@ -47,14 +47,11 @@ def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhe
     try:
         with torch.no_grad():
             built.forward()
-            kernels, nothing = kernel_calls(built.layer)
-            timings = [Timing(), Timing(), Timing()]
-            for _ in range(repeat):
-                for call, timing in zip((built.forward, kernels, nothing), timings, strict=True):
-                    timing.samples.append(time_call(call))
+            calls = dict(enumerate((built.forward, *kernel_calls(built.layer))))
+            timings = interleave(calls, repeat)
     finally:
         torch.set_num_threads(threads)
-    whole, bare, empty = (1e3 * timing.ms for timing in timings)
+    whole, bare, empty = (1e3 * timing.ms for timing in timings.values())
     return Overhead(model, whole, bare - empty, timings[0].scatters or timings[1].scatters)
 
 

@@ -79,7 +79,7 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     layer(torch.randn(20, 4), graph).sum().backward()
     monkeypatch.setattr(programs, "compiled_layer", lambda *given: layer)
     monkeypatch.setattr(command, "shipped", lambda: SMALL_TILES)
-    options = ["model", "regret", "--out", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
+    options = ["model", "regret", "--json", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
     options += ["--evaluations", "2", "--mode", "infer", "--models", "rgat"]
     result = CliRunner().invoke(main, options)
     assert result.exit_code == 0, result.output
