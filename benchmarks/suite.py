@@ -125,8 +125,9 @@ def known(
 
     def earlier(case: C) -> list[Row] | None:
         found = [find(wanted) for wanted in fields(case)]
-        done = found and all(rows and all(map(complete, rows)) for rows in found)
-        return [row for rows in found for row in rows] if done else None
+        every = [row for rows in found for row in rows]
+        together = len({row.get("group") for row in every}) == 1  # only such rows compare
+        return every if together and all(found) and all(map(complete, every)) else None
 
     return [earlier(case) for case in cases]
 

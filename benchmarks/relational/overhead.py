@@ -14,7 +14,7 @@ from benchmarks.relational import ours
 from benchmarks.relational.candidate import unwrapped
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import tiny_problem
-from dacergnn.bench.measure import interleave
+from dacergnn.bench.measure import Timing, time_call
 from dacergnn.errors import DacergnnError
 from dacergnn.runtime.executable import Prepared
 
@@ -35,7 +35,7 @@ class Overhead:
         return self.call_us - self.kernels_us
 
 
-def measure_overhead(model: str, hidden: int = 64, repeat: int = 200) -> Overhead:
+def measure_overhead(model: str, hidden: int = 64, repeat: int = 2000) -> Overhead:
     """Times the call and the kernels in alternating rounds on one thread.
 
     With more threads, waking them for ten edges would be counted as kernel time or as overhead by chance.
@@ -47,11 +47,14 @@ def measure_overhead(model: str, hidden: int = 64, repeat: int = 200) -> Overhea
     try:
         with torch.no_grad():
             built.forward()
-            calls = dict(enumerate((built.forward, *kernel_calls(built.layer))))
-            timings = interleave(calls, repeat)
+            kernels, nothing = kernel_calls(built.layer)
+            timings = [Timing(), Timing(), Timing()]
+            for _ in range(repeat):
+                for call, timing in zip((built.forward, kernels, nothing), timings, strict=True):
+                    timing.samples.append(time_call(call))
     finally:
         torch.set_num_threads(threads)
-    whole, bare, empty = (1e3 * timing.ms for timing in timings.values())
+    whole, bare, empty = (1e3 * timing.ms for timing in timings)
     return Overhead(model, whole, bare - empty, timings[0].scatters or timings[1].scatters)
 
 

@@ -23,8 +23,14 @@ def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
     data, out, plots = (tmp_path / name for name in ("samples.jsonl", "model.npz", "plots"))
     data.write_text("".join(json.dumps(row) + "\n" for row in part))
     options = ["--epochs", "1", "--members", "2", "--pooled", "--cross-validate", "--depths", "0,1"]
-    result = CliRunner().invoke(main, ["model", "judge", "--data", str(data), *options, "--plots", str(plots)])
+    judge = ["model", "judge", "--data", str(data), *options, "--json", str(tmp_path / "judged.jsonl")]
+    result = CliRunner().invoke(main, [*judge, "--plots", str(plots)])
     assert result.exit_code == 0, result.output
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "benchmarks.learned_model.contenders.train", lambda *_, **__: pytest.fail("it is trained again")
+        )
+        assert CliRunner().invoke(main, judge).stdout == result.stdout.partition(str(plots))[0]
     for word in ("graph network", "pooled", "trees", "terms", "analytic", "convolutions"):
         assert word in result.output
     for figure in ("predicted.png", "ranked.png"):
