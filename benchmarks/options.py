@@ -35,7 +35,7 @@ class Setting:
             least: The least that a whole number may be, or its default if that is less.
         """
         several = isinstance(self.default, tuple)
-        if self.name == "data":
+        if self.name == "data" and self.default:
             return data_option(*(self.default if several else (self.default,)))
         if self.name in SHARED and not several and self.default != "cuda":
             return SHARED[self.name]

@@ -22,7 +22,7 @@ class Scale:
         threads: Threads of all programs.
         seed: Of features, parameters and synthetic graphs.
         device: Type of torch's device that layers run on: "cpu" or "cuda".
-        data: Graphs to measure in place of the usual ones; none for those.
+        data: Graphs between commas, in place of the usual ones.
         rates: Rates that our layers are compiled by; None for typical ones.
     """
 
