@@ -12,7 +12,7 @@ SUITES: Table = {
         "benchmarks.caching.command:caching",
         "Homogeneous layers by caching strategy, size and format.",
     ),
-    "plot": ("benchmarks.caching.plot.command:plot", "Draw the figures of the suite of caching strategies."),
+    "plot": ("benchmarks.caching.plot:plot", "Draw the figures of the suite of caching strategies."),
     "batches": ("benchmarks.batches.command:batches", "Training on sampled batches, each of which is new."),
     "networks": ("benchmarks.networks.command:networks", "Training steps of whole networks, on ever new graphs."),
     "scale": ("benchmarks.scale.command:scale", "Steps within a limit of memory, or in several processes."),

@@ -6,31 +6,31 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.console import Console
 
+from benchmarks.rows import flat
 from dacergnn.bench.environment import about as about_run
 from dacergnn.bench.environment import environment, load
+from dacergnn.bench.runner import Experiment, Limits, measure
 from dacergnn.cli.bars import progress_bar, teller
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, Writer
 from dacergnn.json_lines import load as load_rows
 
 C = TypeVar("C")
+K = TypeVar("K", bound=Hashable)
 Tell = Callable[[str], None]
 """Shows a line that says what is being done."""
 threads_option = click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
 json_option = click.option(
-    "--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Append the results to this file, as JSON lines.",
-)  # fmt: skip
-resumed_json_option = click.option(
     "--json", "path", type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Append results to this file, line by line; what is in it is not measured again.",
 )  # fmt: skip
@@ -60,10 +60,6 @@ def silent(_: object) -> None:
     """Takes what nobody asks for."""
 
 
-def unknown(_: object) -> None:
-    """Tells that nothing is known of a case."""
-
-
 def terminal() -> Console:
     """Returns where commands print."""
     return Console(width=None if sys.stdout.isatty() else 200)
@@ -77,7 +73,7 @@ def results(path: Path | None) -> list[Row]:
         if "environment" in row:
             own = row["environment"] == here
         elif own:
-            rows.append(row)
+            rows += flat(row)
     return rows
 
 
@@ -102,31 +98,70 @@ def continued(path: Path, **about: Any) -> list[Row]:
     return results(path)
 
 
+def found_by(rows: Sequence[Row]) -> Callable[[Row], list[Row]]:
+    """Returns what finds the rows that have some fields; of rows that were measured again, the last ones count."""
+
+    @cache
+    def index(names: tuple[str, ...]) -> dict[str, list[Row]]:
+        by_key: dict[str, list[Row]] = {}
+        for row in rows:
+            own = by_key.setdefault(key(row, names), [])
+            if own and own[0].get("group") != row.get("group"):
+                own.clear()
+            own.append(row)
+        return by_key
+
+    def key(row: Row, names: Iterable[str]) -> str:
+        return json.dumps([row.get(name) for name in names])
+
+    return lambda fields: index(tuple(fields)).get(key(fields, fields), [])
+
+
+def known(
+    cases: Sequence[C], fields: Callable[[C], Sequence[Row]], path: Path | None, complete: Callable[[Row], bool]
+) -> list[list[Row] | None]:
+    """Returns the rows of each case in a file; None for cases that `run_cases` would measure."""
+    find = found_by(results(path))
+
+    def earlier(case: C) -> list[Row] | None:
+        found = [find(wanted) for wanted in fields(case)]
+        every = [row for rows in found for row in rows]
+        together = len({row.get("group") for row in every}) == 1  # only such rows compare
+        return every if together and all(found) and all(map(complete, every)) else None
+
+    return [earlier(case) for case in cases]
+
+
 def run_cases(
     cases: Sequence[C],
     measured: Callable[[C, Tell], Sequence[Row]],
     *,
     path: Path | None = None,
-    earlier: Callable[[C], Sequence[Row] | None] = unknown,
+    fields: Callable[[C], Sequence[Row]] = lambda _: (),
+    complete: Callable[[Row], bool] = lambda _: True,
     deadline: float = math.inf,
     console: Console | None = None,
     tell: Tell = silent,
     on_case: Callable[[Sequence[Row]], None] = silent,
     **about: Any,
 ) -> list[Row]:
-    """Measures case after case, and returns the rows of all, each with the load of the system before and after.
+    """Measures case after case, and returns the rows of all.
+
+    Rows that were measured together have the same "group", and the load of the system before and after.
 
     Args:
         path: Rows are appended to this file as soon as a case is done, after a record of what they depend on.
-        earlier: Returns the rows of a case that was measured before; None for one that is still to be measured.
+        fields: Returns, for each candidate of a case, the fields by which its rows are known; a case is not measured
+            again if the file has rows of all its candidates. Without fields, every case is measured.
+        complete: Tells whether a row in the file has all that is wanted.
         deadline: A value of time.monotonic(); cases that are not begun by then have no rows.
         console: Shows a bar, or lines where it is no terminal.
         tell: Takes the lines where there is no console.
         on_case: Called with the rows of every case that is measured as soon as they are there.
         about: Further fields of the first record.
     """
-    known = [earlier(case) for case in cases]
-    total, number = known.count(None), 0
+    earlier = known(cases, fields, path, complete)
+    total, number = earlier.count(None), 0
     rows: list[Row] = []
     writer = Writer(path) if path is not None and total and time.monotonic() <= deadline else None
     if writer is not None:
@@ -137,7 +172,7 @@ def run_cases(
             bar = stack.enter_context(progress_bar(console))
             done = partial(bar.advance, bar.add_task("starting", total=total))
             tell = teller(bar, console)
-        for case, own in zip(cases, known, strict=True):
+        for case, own in zip(cases, earlier, strict=True):
             if own is not None:
                 rows += own
                 continue
@@ -145,7 +180,8 @@ def run_cases(
                 continue
             before, number = load(), number + 1
             found = measured(case, tell)
-            own = [{**row, "load_before": before, "load_after": load()} for row in found]
+            shared = {"group": uuid.uuid4().hex[:12], "load_before": before, "load_after": load()}
+            own = [row | shared for row in found]
             rows += own
             if writer is not None:
                 writer.write(own)
@@ -160,6 +196,41 @@ def run_cases(
     if console is not None and total < len(cases):
         click.echo(f"{len(cases) - total} of {len(cases)} cases were in {path} already.", err=True)
     return rows
+
+
+def run_experiments(
+    cases: Sequence[tuple[Experiment[K], Sequence[K]]],
+    limits: Limits,
+    fields: Callable[[Any, K], Row],
+    weighed: Callable[[Row], bool] = lambda _: False,
+    **options: Any,
+) -> list[Row]:
+    """Measures the candidates of experiments, each experiment whole, and returns a row for each candidate.
+
+    Args:
+        cases: Experiments, each with its candidates.
+        fields: Returns the fields by which the row of a candidate is known.
+        weighed: Tells by these fields whether the peak of a candidate's memory is measured, too.
+        options: Those of `run_cases`.
+    """
+
+    def wanted(case: tuple[Experiment[K], Sequence[K]]) -> list[Row]:
+        experiment, candidates = case
+        return [fields(experiment, candidate) for candidate in candidates]
+
+    def measured(case: tuple[Experiment[K], Sequence[K]], tell: Tell) -> list[Row]:
+        known = dict(zip(case[1], wanted(case), strict=True))
+        heavy = [candidate for candidate, row in known.items() if weighed(row)]
+        found = measure(*case, limits, weighed=heavy, progress=tell)
+        same = {c: {"same_as": known[row["same_as"]]["name"]} for c, row in found.items() if "same_as" in row}
+        return [known[candidate] | row | same.get(candidate, {}) for candidate, row in found.items()]
+
+    def complete(row: Row) -> bool:
+        """Tells whether a row has all that is asked for; what has failed would fail again."""
+        timed = all(f"{mode}_ms" in row for mode in limits.modes)
+        return row["status"] != "ok" or (timed and ("peak_mb" in row or not weighed(row)))
+
+    return run_cases(cases, measured, fields=wanted, complete=complete, **options)
 
 
 def end(console: Console, failures: Sequence[str]) -> None:

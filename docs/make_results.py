@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pages import FOLDER, replaced
 
 from benchmarks.batches.runner import ratio_of, steady_ratios
 from benchmarks.networks.tables import means, table
+from benchmarks.rows import Group, grouped
 from dacergnn.bench.scatter import NOTE, Steady, ratio_cell, time_cell
 from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
@@ -23,23 +23,29 @@ COLUMNS = ("layer", "seeds", "edges", "sample ms", "eager ms", "ours ms", "ratio
 
 
 def last_run(path: Path) -> tuple[Row, list[Row]]:
-    """Returns the last run in a file: what it says of the machine, and its rows."""
-    records = load(path)
-    about, *rows = records[max(n for n, record in enumerate(records) if "environment" in record) :]
+    """Returns what the last run in a file says of the machine, and its rows, with those that it did not repeat."""
+    records, rows, same = load(path), list[Row](), False
+    about = [record for record in records if "environment" in record][-1]
+    for record in records:
+        if "environment" in record:
+            same = all(record.get(name) == about.get(name) for name in ("environment", "settings", "threads"))
+        elif same:
+            rows.append(record)
     return about, rows
 
 
-def batches(about: Row, every: list[Row]) -> list[str]:
+def batches(about: Row, rows: list[Row]) -> list[str]:
     """Returns what the figures are of, the table, and the mean below it."""
-    settings, rows = about["settings"], [row for row in every if "error" not in row]
+    settings, cases = about["settings"], [case for case in grouped(rows) if not case.failed]
+    noted = any(ratio is not None and ratio.scatters for ratio in (ratio_of(case, "ratio wall") for case in cases))
     return [
         f"These are steps on {settings['data']} with fan-outs {', '.join(map(str, settings['fanouts']))}:",
         "",
-        Table("", COLUMNS, rows=map(_cells, rows)).markdown(),
+        Table("", COLUMNS, rows=map(_cells, cases)).markdown(),
         "",
-        f"The geometric mean (smallest) of the ratios is {_mean(rows, 'ratio_wall')} by wall time and "
-        f"{_mean(rows, 'ratio_processor')} by processor time.",
-        *(["", f"\\{NOTE}."] if any(ratio.scatters for row in rows if (ratio := ratio_of(row, "ratio_wall"))) else []),
+        f"The geometric mean (smallest) of the ratios is {_mean(rows, 'ratio wall')} by wall time and "
+        f"{_mean(rows, 'ratio processor')} by processor time.",
+        *(["", f"\\{NOTE}."] if noted else []),
     ]
 
 
@@ -71,12 +77,12 @@ def _mean(rows: list[Row], name: str) -> str:
     return steady_ratios(rows).get(name, Steady([], 0)).text()
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    eager, ours = row["eager"], row["ours"]
-    cells = [row["layer"], f"{row['seeds']:,}", f"{row['edges']:,.0f}", f"{row['sample_wall_ms']:,.1f}"]
+def _cells(case: Group) -> list[str]:
+    ours, (eager, *_) = case.ours[0], case.peers()
+    cells = [case["network"], f"{case['seeds']:,}", f"{ours['edges']:,.0f}", f"{ours['sample_wall_ms']:,.1f}"]
     cells += [time_cell(one, "step_wall_ms", ",.1f") for one in (eager, ours)]
-    cells += [ratio_cell(ratio_of(row, "ratio_wall"))]
-    cells += [f"{100 * row['encode_share_wall']:.0f} %"]
+    cells += [ratio_cell(ratio_of(case, "ratio wall"))]
+    cells += [f"{100 * ours['encode_wall_ms'] / ours['step_wall_ms']:.0f} %"]
     return [*cells, f"{eager['steps_per_s']:.1f}", f"{ours['steps_per_s']:.1f}"]
 
 

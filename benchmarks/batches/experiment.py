@@ -53,6 +53,10 @@ class OnBatches(Training):
     def __str__(self) -> str:
         return f"{super().__str__()}, {self.seeds} seeds"
 
+    def about(self) -> Row:
+        """Returns the fields that tell experiments apart."""
+        return {"network": self.network, "data": self.data, "seeds": self.seeds, "fanouts": [*self.fanouts]}
+
     @property
     def kind(self) -> Kind:
         """Returns the kind of the network's layers."""

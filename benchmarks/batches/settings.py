@@ -19,14 +19,17 @@ class BatchSettings:
     """Describes a run: every layer with every number of seeds is one case; the cases of a layer share a process.
 
     Args:
-        seeds: The numbers of seeds in a batch.
-        fanouts: The number of neighbours in each hop; the network has as many layers.
-        steps: The number of training steps that are measured in a case.
-        compiled: Whether to run PyTorch's compiler on the libraries' layers, too.
+        layers: Comma-separated.
+        data: Name of the graph that is sampled from.
+        seeds: Seeds of a batch.
+        fanouts: Neighbours in each hop, -1 for all; the network has as many layers.
+        steps: Measured steps of a case.
+        threads: Threads of all programs.
+        compiled: Run the libraries' layers through torch.compile(dynamic=True), too.
     """
 
     layers: tuple[str, ...] = LAYERS
-    data: str = "mag~0.02"
+    data: str = DATA
     seeds: tuple[int, ...] = (16, 256, 4096)
     fanouts: tuple[int, ...] = (10, 10)
     steps: int = 20

@@ -1,84 +1,30 @@
-"""Compares the rows of a run; only rows of one group were measured in turns and can be compared."""
+"""Sorts the measurements of a run by network, and judges what "auto" chose."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dacergnn.bench.scatter import Ratio, scatters
+from benchmarks.rows import Group, least
+from dacergnn.bench.scatter import scatters
 from dacergnn.json_lines import Row
 
 SAME = 0.02
 """Relative difference of two times up to which they count as the same."""
 
 
-@dataclass(frozen=True)
-class NetworkRows:
-    """Holds the rows of one network on one graph."""
-
-    rows: tuple[Row, ...]
-
-    @property
-    def ours(self) -> list[Row]:
-        return [row for row in self.rows if row["library"] == "ours" and row["status"] == "ok"]
-
-    @property
-    def peers(self) -> list[Row]:
-        return [row for row in self.rows if row["library"] != "ours" and row["status"] == "ok"]
-
-    @property
-    def own(self) -> Row | None:
-        """Returns our default: the row that "auto" chooses, else our first row."""
-        return next((row for row in self.ours if _chooses(row)), next(iter(self.ours), None))
-
-    @property
-    def data(self) -> str:
-        return self.rows[0]["data"]
-
-    @property
-    def hidden(self) -> int:
-        return self.rows[0]["hidden"]
-
-    def named(self, name: str) -> Row | None:
-        """Returns our row by the name of its scheme."""
-        return next((row for row in self.ours if row["name"] == name), None)
-
-    def least_of_peers(self, field: str) -> Row | None:
-        """Returns the row of the fastest ("train_ms", say) or leanest ("peak_mb") library."""
-        return least(self.peers, field)
+def default(group: Group) -> Row | None:
+    """Returns our default: the row that "auto" chooses, else our first row."""
+    return next((row for row in group.ours if _chooses(row)), next(iter(group.ours), None))
 
 
-def groups(rows: Iterable[Row]) -> list[NetworkRows]:
-    """Returns the rows by the measurement that they come from, in order."""
-    by_group: dict[str, list[Row]] = {}
-    for row in rows:
-        by_group.setdefault(row["group"], []).append(row)
-    return [NetworkRows(tuple(members)) for members in by_group.values()]
-
-
-def families(row_groups: Iterable[NetworkRows]) -> dict[tuple[str, str], list[NetworkRows]]:
+def families(row_groups: Iterable[Group]) -> dict[tuple[str, str], list[Group]]:
     """Returns the groups by model and network; a single layer with the gradient of its input is another network."""
-    result: dict[tuple[str, str], list[NetworkRows]] = {}
+    result: dict[tuple[str, str], list[Group]] = {}
     for group in row_groups:
-        shared = group.rows[0]
-        network = f"{shared['network']}{', input gradient' if shared['input_gradient'] else ''}"
-        result.setdefault((shared["model"], network), []).append(group)
+        network = f"{group['network']}{', input gradient' if group['input_gradient'] else ''}"
+        result.setdefault((group["model"], network), []).append(group)
     return result
-
-
-def least(rows: Iterable[Row], field: str) -> Row | None:
-    """Returns the row with the smallest value of a field, among the rows that have one."""
-    return min((row for row in rows if row.get(field) is not None), key=lambda row: row[field], default=None)
-
-
-def speedup(group: NetworkRows, own: Row | None, field: str) -> Ratio | None:
-    """Returns the least value of the libraries over ours, in time or memory."""
-    return relative(group.least_of_peers(field), own, field)
-
-
-def relative(row: Row | None, base: Row | None, field: str) -> Ratio | None:
-    """Returns a row's value over another's."""
-    return None if row is None or base is None else Ratio.of(row, base, field)
 
 
 def _chooses(row: Row) -> bool:
@@ -89,7 +35,7 @@ def _chooses(row: Row) -> bool:
 class Choice:
     """Describes what "auto" chose in a group, and the fastest of the fixed schemes."""
 
-    group: NetworkRows
+    group: Group
     own: Row
     best: Row
 
@@ -110,7 +56,7 @@ class Choice:
         return same or self.slowdown <= 1 + SAME
 
 
-def choices(row_groups: Iterable[NetworkRows]) -> list[Choice]:
+def choices(row_groups: Iterable[Group]) -> list[Choice]:
     """Returns the choices of "auto" wherever it was measured together with fixed schemes.
 
     If a group has rows with fixed orders, only such rows count as fixed schemes.

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from benchmarks.caching.task import Limits, Task
 from benchmarks.named import Named
+from benchmarks.suite import found_by
 from dacergnn import json_lines
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
-
-Key = tuple[Any, ...]
 
 _TASK = ("model", "data", "network", "features", "hidden", "heads", "input_gradient")
 _SCHEME = {name: name for name in ("caching", "cache", "recompute", "adjacency")} | {"order": "aggregation"}
@@ -30,11 +28,6 @@ def settings_of(task: Task, candidate: Named, limits: Limits) -> Row:
     return {**{name: getattr(task, name) for name in _TASK}, **own, **scheme}
 
 
-def key_of(row: Row) -> Key:
-    """Returns the key that distinguishes a case from all others."""
-    return tuple(tuple(v) if isinstance(v, list) else v for v in (row.get(name) for name in _KEY))
-
-
 def load(path: Path) -> list[Row]:
     """Returns the rows of a file, each case as it was measured last.
 
@@ -43,7 +36,7 @@ def load(path: Path) -> list[Row]:
     Raises:
         DacergnnError: There is no such file, it is of something else, or one of its lines is no row.
     """
-    rows: dict[Key, Row] = {}
+    rows: list[Row] = []
     for number, row in enumerate(json_lines.load(path), start=1):
         if "environment" in row:
             continue
@@ -52,6 +45,6 @@ def load(path: Path) -> list[Row]:
                 f"{path}, line {number} is no result of the suite of caching strategies; "
                 "name a file that `python -m benchmarks caching --json FILE` writes."
             )
-        rows.pop(key_of(row), None)
-        rows[key_of(row)] = row
-    return list(rows.values())
+        rows.append(row)
+    find = found_by(rows)
+    return [row for row in rows if find({name: row.get(name) for name in _KEY})[-1] is row]

@@ -37,15 +37,30 @@ ON_SPARSE = {"pyg": (Named("pyg", "COO sparse"),)}
 
 @dataclass(frozen=True)
 class CachingSettings:
-    """Describes a run: every combination is one case; cases of one network on one graph are measured together."""
+    """Describes a run: every combination is one case; cases of one network on one graph are measured together.
+
+    Args:
+        models: Comma-separated, as all lists here.
+        data: Names of graphs.
+        networks: Of layer, network, sparse: one layer on random features, two on those of the data set, two whose first
+            takes them as a sparse tensor.
+        hidden: Sizes, of each head where there are heads; by default 8 to 1024, 8 to 128 with heads, 64 on clouds.
+        gradients: Whether the input of a single layer needs gradients.
+        strategies: What is saved: cache_all, recompute_all, papers, auto, budget:BYTES, any of them +cache:NAME or
+            +recompute:NAME and called LABEL=..., or 'named' for all that papers name.
+        formats: Sparse formats of traversals: auto, csr, csc, coo, ell, hybrid.
+        orders: Of a product and a sum over neighbours: auto, transform_first, aggregate_first.
+        against: Peers, in turns with ours: pyg, pyg-compiled, dgl.
+        features: Input features of a single layer.
+        heads: Of layers that attend.
+        memory: Measure peak memory, each case in a process of its own.
+    """
 
     models: tuple[str, ...] = MODELS
     data: tuple[str, ...] = DATA
     networks: tuple[str, ...] = NETWORKS[:2]
     hidden: tuple[int, ...] = ()
-    """Hidden sizes; if empty, `SIZES`, `SIZES_OF_HEADS` or `SIZES_ON_CLOUDS` by the model."""
     gradients: tuple[str, ...] = GRADIENTS
-    """Gradients of a single layer's input: "with", "without"."""
     strategies: tuple[str, ...] = ("cache_all", "recompute_all", "papers", "auto")
     formats: tuple[str, ...] = ("auto",)
     orders: tuple[str, ...] = ("auto",)
@@ -65,8 +80,9 @@ class CachingSettings:
         ):
             check(option, values, known)
         check("against", self.against or AGAINST, AGAINST)
-        if any(size < 1 for size in (*self.hidden, self.features, self.heads)):
-            raise DacergnnError(f"hidden={self.hidden}, features={self.features}, heads={self.heads}: all must be >= 1")
+        counts = {"hidden": self.hidden, "features": self.features, "heads": self.heads, "repeat": self.limits.repeat}
+        if min(*self.hidden, self.features, self.heads, self.limits.repeat) < 1:
+            raise DacergnnError(f"{', '.join(f'{name}={n}' for name, n in counts.items())}: all must be >= 1")
         for name in self.formats:
             try:
                 Config(adjacency=name)

@@ -37,7 +37,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Limits(runner.Limits):
-    """Describes the modes and limits of a run, and what its layers are made by."""
+    """Describes the modes and limits of a run, and what its layers are made by.
+
+    Args:
+        modes: Forward without gradients, forward that saves, forward and backward.
+        repeat: Most rounds.
+        budget_s: Seconds for the timing of one case.
+        threads: Threads of all programs.
+        device: Where everything runs: "cpu" or "cuda".
+        rates: Rates that our layers are compiled by; None for typical ones.
+        seed: Of random features.
+    """
 
     modes: tuple[str, ...] = ("infer", "forward", "train")
     budget_s: float = 5.0
@@ -45,4 +55,3 @@ class Limits(runner.Limits):
     limit_bytes: int = 12 << 30
     seed: int = 0
     rates: Rates | None = None
-    """Rates that our layers are compiled by; None for typical ones."""

@@ -16,12 +16,13 @@ import torch
 from benchmarks.learned_model import regret as regrets
 from benchmarks.learned_model.figures import draw_regrets
 from benchmarks.learned_model.searches import SEARCHES, compare
+from benchmarks.options import question
 from benchmarks.programs import HOMOGENEOUS, program_of
-from benchmarks.suite import Tell, continued, quickly, run_cases, terminal, threads_option
+from benchmarks.relational.settings import check
+from benchmarks.suite import Tell, results, run_cases, terminal
 from dacergnn.bench.measure import MODES
 from dacergnn.cli.layers import MODELS
-from dacergnn.cli.options import data_option, names
-from dacergnn.errors import DacergnnError
+from dacergnn.graph import HeteroGraph
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 from dacergnn.tuning.model_file import SHIPPED
@@ -30,56 +31,50 @@ from dacergnn.tuning.tuned import shipped
 CHOICES = {"default": "off", "model": "model", "fast": "fast", "measure": "measure"}
 """Field of `Regret` that has the seconds of a choice -> the value of `Config.tune` that makes this choice."""
 
-_LAYERS = f"Comma-separated, of {', '.join((*MODELS, *HOMOGENEOUS))}."
+
+def cases_of(models: Sequence[str], data: Sequence[str], mode: Sequence[str], **settings: int) -> list[Row]:
+    """Returns the fields of each case."""
+    for name, values, known in (("models", models, (*MODELS, *HOMOGENEOUS)), ("mode", mode, MODES)):
+        check(name, values, known)
+    return [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
 
 
-@click.command()
-@click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
-              help="Results are appended to this file; cases in it are not measured again.")  # fmt: skip
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help=_LAYERS)
-@data_option("aifb", "mutag", "fb15k237", "wn18rr")
-@click.option("--mode", default="infer,train", callback=names, show_default=True)
-@click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
-@click.option("--heads", default=1, show_default=True, type=click.IntRange(1))
-@click.option("--builds", default=24, show_default=True, type=click.IntRange(1), help="Plans to build in a case, "
-              "besides those that are chosen.")  # fmt: skip
-@click.option("--evaluations", default=60, show_default=True, type=click.IntRange(1), help="Plans that a search sees.")
-@threads_option
-@click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw all cases of the file into this "
-              "folder.")  # fmt: skip
-@quickly(models=(), data=(), mode=(), builds=2, evaluations=4)
+def _program(case: Row, tell: Tell) -> tuple[Any, int, HeteroGraph]:
+    tell(f"{case['layer']} on {case['data']}, {case['mode']}")
+    return program_of(case["layer"], case["data"], case["features"], case["heads"], case["mode"])
+
+
+@question(models=(), data=(), mode=(), builds=2, evaluations=4)
 def regret(
-    path: Path, models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, builds: int,
-    evaluations: int, threads: int, plots: Path | None,
+    models: tuple[str, ...] = MODELS, data: tuple[str, ...] = ("aifb", "mutag", "fb15k237", "wn18rr"),
+    mode: tuple[str, ...] = MODES, features: int = 64, heads: int = 1, builds: int = 24, evaluations: int = 60,
+    threads: int = 2, plots: Path | None = None, path: Path | None = None,
 ) -> None:  # fmt: skip
     """Measure how far chosen plans are from the fastest of many, for layers on graphs.
 
     The machine should have nothing else to do.
+
+    Args:
+        models: Layers of relations, and of those without, between commas.
+        features: In and out.
+        builds: Plans to build in a case, besides those that are chosen.
+        evaluations: Plans that a search sees.
+        plots: Draw all cases into this folder.
     """
     torch.set_num_threads(threads)
-    settings: Row = {"features": features, "heads": heads, "builds": builds, "evaluations": evaluations}
-    cases: list[Row] = [{"layer": m, "data": d, "mode": way, **settings} for m, d, way in product(models, data, mode)]
-    for name, values, known in (("models", models, (*MODELS, *HOMOGENEOUS)), ("mode", mode, MODES)):
-        for value in {*values} - {*known}:
-            raise DacergnnError(f"{name}: {value!r} is not one of {', '.join(known)}.")
-    about: Row = {"threads": threads, "model": sha256(SHIPPED.read_bytes()).hexdigest()}
-    earlier = continued(path, **about)
+    shared: Row = {"threads": threads, "judged": sha256(SHIPPED.read_bytes()).hexdigest()}
+    cases = cases_of(models, data, mode, features=features, heads=heads, builds=builds, evaluations=evaluations)
     model = replace(shipped(), threads=threads)  # which features are computed for
-    known = {tuple(row[key] for key in cases[0]): row for row in earlier}
 
     def measure(case: Row, tell: Tell) -> list[Row]:
-        tell(f"{case['layer']} on {case['data']}, {case['mode']}")
-        program = program_of(case["layer"], case["data"], features, heads, case["mode"])
-        return [{**case, **asdict(regrets.regret(*program, model, builds=builds, evaluations=evaluations))}]
+        found = regrets.regret(*_program(case, tell), model, builds=builds, evaluations=evaluations)
+        return [{**case, **shared, **asdict(found)}]
 
-    def found(case: Row) -> list[Row] | None:
-        return [known[tuple(case.values())]] if tuple(case.values()) in known else None
-
-    new = run_cases(cases, measure, path=path, earlier=found, console=terminal(), **about)
-    measured = earlier + [row for row in new if row not in earlier]
-    click.echo(_table(measured))
+    rows = run_cases(cases, measure, path=path, fields=lambda case: [case | shared], console=terminal())
+    every = [row for row in results(path) if shared.items() <= row.items()] or rows
+    click.echo(_table(every))
     if plots is not None:
-        click.echo(draw_regrets(measured, CHOICES, plots))
+        click.echo(draw_regrets(every, CHOICES, plots))
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -111,29 +106,28 @@ def _high(values: Sequence[float]) -> float:
     return sorted(values)[min(round(0.95 * len(values)), len(values) - 1)]
 
 
-@click.command()
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help=_LAYERS)
-@data_option("aifb", "mutag")
-@click.option("--mode", default="infer,train", callback=names, show_default=True)
-@click.option("--features", default=64, show_default=True, type=click.IntRange(1), help="In and out.")
-@click.option("--heads", default=1, show_default=True, type=click.IntRange(1))
-@threads_option
-@quickly(models=(), data=(), mode=())
+@question(models=(), data=(), mode=())
 def searches(
-    models: Sequence[str], data: Sequence[str], mode: Sequence[str], features: int, heads: int, threads: int
-) -> None:
+    models: tuple[str, ...] = MODELS, data: tuple[str, ...] = ("aifb", "mutag"), mode: tuple[str, ...] = MODES,
+    features: int = 64, heads: int = 1, threads: int = 2, path: Path | None = None,
+) -> None:  # fmt: skip
     """Compare ways to search for plans by the model, in equal time: a beam, random plans, an evolution of plans."""
     torch.set_num_threads(threads)
     model = replace(shipped(), threads=threads)
+    cases = cases_of(models, data, mode, features=features, heads=heads, threads=threads)
+
+    def measure(case: Row, tell: Tell) -> list[Row]:
+        found = compare(*_program(case, tell), model)
+        return [{**case, "search": name, **asdict(one)} for name, one in found.items()]
+
+    rows = run_cases(
+        cases, measure, path=path, console=terminal(), fields=lambda case: [case | {"search": n} for n in SEARCHES]
+    )
     title = "Plans found: measured time over that of the default (predicted; programs compiled)"
     table = Table(title, ("layer", "graph", "mode", *SEARCHES), keys=3)
-    measured: dict[str, list[float]] = {name: [] for name in SEARCHES}
-    for case in product(models, data, mode):
-        layer, graph, way = case
-        found = compare(*program_of(layer, graph, features, heads, way), model)
-        cells = (f"{one.measured:.3f} ({one.predicted:.3f}; {one.programs})" for one in found.values())
-        table.add_row(*case, *cells)
-        for name, one in found.items():
-            measured[name].append(one.measured)
-    table.add_row("geometric mean", "", "", *(f"{geometric_mean(times):.3f}" for times in measured.values()))
+    for found in (rows[start : start + len(SEARCHES)] for start in range(0, len(rows), len(SEARCHES))):
+        cells = (f"{row['measured']:.3f} ({row['predicted']:.3f}; {row['programs']})" for row in found)
+        table.add_row(*(found[0][name] for name in ("layer", "data", "mode")), *cells)
+    means = (geometric_mean(row["measured"] for row in rows if row["search"] == name) for name in SEARCHES)
+    table.add_row("geometric mean", "", "", *(f"{mean:.3f}" for mean in means))
     click.echo(table)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -15,11 +17,11 @@ from benchmarks.learned_model.contenders import CALIBRATED, OURS, predictor
 from benchmarks.learned_model.dataset import of_some_layers, samples_of
 from benchmarks.learned_model.division import FOLDS, machine_factors, on_one_scale
 from benchmarks.learned_model.figures import draw_predictions, draw_ranks
-from benchmarks.learned_model.judging import Budget, Judged, by_depth, on_another_machine
-from benchmarks.learned_model.judging import judge as judge_fold
+from benchmarks.learned_model.judging import Budget, Judged, Trial, by_depth, of_fold, on_another_machine
 from benchmarks.learned_model.records import FORMAT, Rows
-from benchmarks.suite import Tell, continued, quickly, run_cases, terminal
-from dacergnn.cli.options import device_option, numbers
+from benchmarks.options import settings
+from benchmarks.suite import Tell, continued, json_option, quickly, run_cases, terminal
+from dacergnn.cli.options import numbers
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row, load
 from dacergnn.tables import Table
@@ -42,119 +44,119 @@ model.add_command(searches)
 
 
 @model.command()
+@quickly(layers=2, graphs=1, pool=1, builds=1, variants=0, repeat=2, limit=float("inf"))
+@settings(CollectSettings)
 @click.option("--out", "path", required=True, type=click.Path(dir_okay=False, path_type=Path),
               help="Samples are appended to this file; those in it are not measured again.")  # fmt: skip
 @click.option("--layers", default=500, show_default=True, type=click.IntRange(1), help="Random layers.")
 @click.option("--kind", default="random", type=click.Choice([*LAYERS]), show_default=True)
 @click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first one.")
-@click.option("--graphs", default=CollectSettings.graphs, show_default=True, help="Random graphs for each layer.")
-@click.option("--pool", default=CollectSettings.pool, show_default=True, help="Graphs with relations to draw them "
-              "from, and as many without.")  # fmt: skip
-@click.option("--builds", default=CollectSettings.builds, show_default=True, help="Plans of a layer that are built.")
-@click.option("--variants", default=CollectSettings.variants, show_default=True, help="Further plans for each build.")
-@click.option("--small", default=CollectSettings.small, show_default=True, help="Share of graphs as small as batches.")
-@click.option("--large", default=CollectSettings.large, show_default=True, help="Share of graphs of millions of edges.")
-@click.option("--repeat", default=CollectSettings.repeat, show_default=True, help="Runs of each sample.")
-@click.option("--limit", default=CollectSettings.limit, show_default=True, help="Seconds that a run may take.")
-@click.option("--threads", default=CollectSettings.threads, show_default=True)
-@device_option
 @click.option("--minutes", default=float("inf"), help="Stop after so long, once a layer is done.")
 @click.option("--build-only", is_flag=True, help="Measure nothing, but build what a later run measures: a machine may "
               "have other work meanwhile.")  # fmt: skip
-@quickly(layers=2, graphs=1, pool=1, builds=1, variants=0, repeat=2, limit=float("inf"))
 def collect(
-    path: Path, layers: int, kind: str, first: int, graphs: int, pool: int, builds: int, variants: int, small: float,
-    large: float, repeat: int, limit: float, threads: int, device: str, minutes: float, build_only: bool,
-) -> None:  # fmt: skip
+    settings: CollectSettings, path: Path, layers: int, kind: str, first: int, minutes: float, build_only: bool
+) -> None:
     """Measure random plans of random layers on random graphs.
 
     Everything but the times follows from seeds. A run that was ended goes on where it stopped when it is started again
     with the same file. The machine should have nothing else to do.
     """
-    settings = CollectSettings(
-        LAYERS[kind], graphs, pool, builds, variants, small, large, repeat, limit, threads, device
-    )  # fmt: skip
-    torch.set_num_threads(threads)
-    about: Row = {
-        "format": FORMAT, "repeat": repeat, "limit": limit, "threads": threads, "layers": kind, "device": device
-    }  # fmt: skip
-    known = {row["layer"] for row in continued(path, **about) if "layer" in row}
+    settings = replace(settings, draw=LAYERS[kind])
+    torch.set_num_threads(settings.threads)
+    same = {name: getattr(settings, name) for name in ("repeat", "limit", "threads", "device")}
+    about: Row = {"format": FORMAT, "layers": kind, **same}
+    earlier = continued(path, **about)
+    known = {row.get("layer") for row in earlier if build_only}
     collector = Collector(settings)
-    rows = Rows(collector)
+    rows, new = Rows(collector), list[Row]()
 
     def measured(seed: int, tell: Tell) -> list[Row]:
         tell(f"layer {seed}")
         if not build_only:
-            return rows.of(seed)
+            new.extend(found := rows.of(seed))
+            return found
         collector.build(seed)
         return []
 
-    found = run_cases(
-        range(first, first + layers), measured, path=None if build_only else path, console=terminal(),
-        earlier=lambda seed: [] if seed in known else None, deadline=time.monotonic() + 60 * minutes, **about,
+    run_cases(
+        [seed for seed in range(first, first + layers) if seed not in known], measured,
+        path=None if build_only else path, console=terminal(),
+        fields=lambda seed: [{"layer": seed}], deadline=time.monotonic() + 60 * minutes, **about,
     )  # fmt: skip
-    click.echo(f"{sum('seconds' in row for row in found):,} samples measured into {path}.")
+    click.echo(f"{sum('seconds' in row for row in new):,} samples measured into {path}.")
 
 
 data_option = click.option(
     "--data", "paths", required=True, multiple=True, type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="What `model collect` made; may be given several times.",
 )  # fmt: skip
-epochs_option = click.option("--epochs", default=20, show_default=True, type=click.IntRange(1))
-members_option = click.option(
-    "--members", default=4, show_default=True, type=click.IntRange(1), help="Members of each ensemble."
-)
 samples_option = click.option("--samples", type=click.IntRange(1), help="About so many, of some of the layers.")
-seed_option = click.option(
-    "--seed", default=0, show_default=True, help="Of the division of the samples, and of the training."
-)
 
 
 @model.command()
+@quickly(epochs=1, members=1, samples=2_000)
+@settings(Budget)
 @data_option
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File of the model.")
-@epochs_option
-@members_option
-@seed_option
 @samples_option
-@quickly(epochs=1, members=1, samples=2_000)
-def train(paths: tuple[Path, ...], out: Path, epochs: int, members: int, seed: int, samples: int | None) -> None:
+def train(settings: Budget, paths: tuple[Path, ...], out: Path, samples: int | None) -> None:
     """Train graph networks on all samples; the times of each machine are scaled to one speed."""
-    predictor(Budget(epochs, members, seed).networks(on_one_scale(*_samples(paths, samples)))).save(out)
+    predictor(settings.networks(on_one_scale(*_samples(paths, samples)))).save(out)
 
 
 @model.command()
+@quickly(depths=(), epochs=1, members=1, samples=2_000)
+@settings(Budget)
 @data_option
 @click.option("--plots", type=click.Path(file_okay=False, path_type=Path), help="Draw figures into this folder.")
 @click.option("--cross-validate", is_flag=True, help="Train and judge in turns, so that each layer is unseen once.")
 @click.option("--machines", is_flag=True, help="Also judge on each machine after learning from the others.")
 @click.option("--depths", default="", callback=numbers, help="Also judge graph networks with these numbers of "
               "convolutions, as in 0,1,2,4,8.")  # fmt: skip
-@epochs_option
-@members_option
-@click.option("--pooled", is_flag=True, help="Also train networks that read sums over operators.")
-@seed_option
 @samples_option
-@quickly(depths=(), epochs=1, members=1, samples=2_000)
+@json_option
 def judge(
-    paths: tuple[Path, ...], plots: Path | None, cross_validate: bool, machines: bool, depths: tuple[int, ...],
-    epochs: int, members: int, pooled: bool, seed: int, samples: int | None,
+    settings: Budget, paths: tuple[Path, ...], plots: Path | None, cross_validate: bool, machines: bool,
+    depths: tuple[int, ...], samples: int | None, path: Path | None,
 ) -> None:  # fmt: skip
     """Train the performance models, and score them on layers and graphs that none of them has seen.
 
     All models learn from the same samples, as ensembles of as many members. The times of each machine are scaled to
     one speed.
     """
-    (measured, factors), budget = _samples(paths, samples), Budget(epochs, members, seed, pooled)
-    if depths:
-        click.echo(score_table("convolutions", by_depth(measured, depths, budget).scores))
-    for machine in factors if machines and len(factors) > 1 else ():
-        scores = on_another_machine(measured, machine, budget).scores
-        click.echo(score_table(f"learned elsewhere than on {machine}", scores))
-    unseen = Judged()
-    for fold in range(FOLDS if cross_validate else 1):
-        judge_fold(unseen, measured, budget, fold)
-        click.echo(f"{len(unseen.samples):,} samples of unseen layers on unseen graphs so far.")
+    (measured, factors), budget = _samples(paths, samples), settings
+    digests = [sha256(data.read_bytes()).hexdigest() for data in paths]
+    shared: Row = {"data": digests, "samples": samples, **asdict(budget)}
+    folds = range(FOLDS if cross_validate else 1)
+    trials: dict[str, Callable[[], Trial]] = {
+        **({f"depths {','.join(map(str, depths))}": lambda: by_depth(measured, depths, budget)} if depths else {}),
+        **{f"machine {name}": lambda name=name: on_another_machine(measured, name, budget)
+           for name in (factors if machines and len(factors) > 1 else ())},
+        **{f"fold {fold}": lambda fold=fold: of_fold(measured, budget, fold) for fold in folds},
+    }  # fmt: skip
+
+    def judged(case: str, tell: Tell) -> list[Row]:
+        tell(case)
+        predicted = trials[case]().predicted()
+        return [{**shared, "trial": case, "model": name, "predicted": times} for name, times in predicted.items()]
+
+    rows = run_cases(
+        [*trials], judged, path=path, console=terminal(), fields=lambda case: [{**shared, "trial": case}]
+    )  # fmt: skip
+
+    def found(*cases: str) -> Judged:
+        every = Judged()
+        for case in cases:
+            every.add(trials[case]().unseen, {r["model"]: r["predicted"] for r in rows if r["trial"] == case})
+        return every
+
+    for case in trials:
+        kind, _, name = case.partition(" ")
+        if kind != "fold":
+            what = "convolutions" if kind == "depths" else f"learned elsewhere than on {name}"
+            click.echo(score_table(what, found(case).scores))
+    unseen = found(*(f"fold {fold}" for fold in folds))
     click.echo(score_table("model", unseen.scores))
     families = unseen.by_family(OURS)
     click.echo(score_table("family", families, OURS))

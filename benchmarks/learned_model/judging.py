@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ from benchmarks.learned_model.contenders import CALIBRATED, OURS, Ensemble, cali
 from benchmarks.learned_model.division import divide, machine_factors, on_one_scale
 from benchmarks.learned_model.network import DEPTH
 from benchmarks.learned_model.training import Trained
+from dacergnn.errors import DacergnnError
 from dacergnn.tuning.calibration import RIDGES, fitted
 from dacergnn.tuning.predictor import Model, Predictor
 from dacergnn.tuning.samples import Measured, Sample
@@ -29,13 +30,17 @@ class Budget:
         epochs: Passes over the samples.
         members: Members of each ensemble.
         seed: Of the division of the samples, and of the training.
-        pooled: Whether networks that read sums over operators are among the models.
+        pooled: Also train networks that read sums over operators.
     """
 
     epochs: int = 20
     members: int = 4
     seed: int = 0
     pooled: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.members) < 1:
+            raise DacergnnError(f"epochs={self.epochs}, members={self.members}: both must be at least 1.")
 
     def models(self, samples: Sequence[Sample]) -> dict[str, Model]:
         """Returns all models after they have learned from samples."""
@@ -51,18 +56,14 @@ class Judged:
     """Collects samples that models have not seen, with their predictions by the name of the model."""
 
     samples: list[Measured] = field(default_factory=list[Measured])
-    parts: dict[str, list[np.ndarray]] = field(default_factory=dict[str, list[np.ndarray]])
+    predicted: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
-    def add(self, samples: Sequence[Measured], models: Mapping[str, Model]) -> None:
-        """Adds samples, and what the models predict for them."""
-        programs = [sample.program for sample in samples]
+    def add(self, samples: Sequence[Measured], predicted: Mapping[str, Sequence[float]]) -> Judged:
+        """Adds samples, and what each model predicts for them."""
         self.samples += samples
-        for name, model in models.items():
-            self.parts.setdefault(name, []).append(model.predict(programs))
-
-    @property
-    def predicted(self) -> dict[str, np.ndarray]:
-        return {name: np.concatenate(part) for name, part in self.parts.items()}
+        for name, seconds in predicted.items():
+            self.predicted[name] = np.concatenate([self.predicted.get(name, np.zeros(0)), seconds])
+        return self
 
     @property
     def scores(self) -> dict[str, Scores]:
@@ -77,40 +78,59 @@ class Judged:
         return by_family
 
 
-def judge(judged: Judged, samples: Sequence[Measured], budget: Budget, fold: int) -> None:
-    """Adds what all models predict for the unseen layers on unseen graphs of a fold."""
-    division = divide(samples, budget.seed, fold)
-    factors = machine_factors(division.learned)
-    judged.add(on_one_scale(division.unseen, factors), budget.models(on_one_scale(division.learned, factors)))
+@dataclass(frozen=True)
+class Trial:
+    """Holds samples that models are judged by, and what returns these models once they have learned from others."""
+
+    unseen: Sequence[Measured]
+    learn: Callable[[], Mapping[str, Model]]
+
+    def predicted(self) -> dict[str, list[float]]:
+        """Returns the seconds that each model predicts."""
+        programs = [sample.program for sample in self.unseen]
+        return {name: model.predict(programs).tolist() for name, model in self.learn().items()}
+
+    def judged(self) -> Judged:
+        """Returns the samples with their predictions."""
+        return Judged().add(self.unseen, self.predicted())
 
 
-def on_another_machine(samples: Sequence[Measured], machine: str, budget: Budget, fold: int = 0) -> Judged:
-    """Judges the models on unseen layers and graphs on a machine that they have not learned from.
+def of_fold(samples: Sequence[Measured], budget: Budget, fold: int) -> Trial:
+    """Returns the trial of all models on the unseen layers on unseen graphs of a fold."""
+    learned, unseen = _scaled(samples, budget, fold)
+    return Trial(unseen, lambda: budget.models(learned))
+
+
+def on_another_machine(samples: Sequence[Measured], machine: str, budget: Budget, fold: int = 0) -> Trial:
+    """Returns the trial of the models on unseen layers and graphs on a machine that they have not learned from.
 
     The networks are judged as they are, and fitted to `PROBE` samples of the machine, whose layers and graphs are not
     those of the judgement; so is the analytic cost.
     """
     division = divide(samples, budget.seed, fold)
-    others = [sample for sample in division.learned if sample.machine != machine]
-    models = budget.models(on_one_scale(others, machine_factors(others)))
-    probe = _probe([sample for sample in division.learned if sample.machine == machine], budget.seed)
-    network = models[OURS]
-    assert isinstance(network, Predictor)
-    models[f"{OURS}, fitted"] = fitted(network, probe, RIDGES[1])
-    models[CALIBRATED] = calibrated(probe)
-    judged = Judged()
-    judged.add([sample for sample in division.unseen if sample.machine == machine], models)
-    return judged
+
+    def learn() -> Mapping[str, Model]:
+        others = [sample for sample in division.learned if sample.machine != machine]
+        models = budget.models(on_one_scale(others, machine_factors(others)))
+        probe = _probe([sample for sample in division.learned if sample.machine == machine], budget.seed)
+        network = models[OURS]
+        assert isinstance(network, Predictor)
+        return models | {f"{OURS}, fitted": fitted(network, probe, RIDGES[1]), CALIBRATED: calibrated(probe)}
+
+    return Trial([sample for sample in division.unseen if sample.machine == machine], learn)
 
 
-def by_depth(samples: Sequence[Measured], depths: Sequence[int], budget: Budget, fold: int = 0) -> Judged:
-    """Judges graph networks by their number of convolutions."""
+def by_depth(samples: Sequence[Measured], depths: Sequence[int], budget: Budget, fold: int = 0) -> Trial:
+    """Returns the trial of graph networks by their number of convolutions."""
+    learned, unseen = _scaled(samples, budget, fold)
+    return Trial(unseen, lambda: {str(n): Ensemble(budget.networks(learned, n)) for n in depths})
+
+
+def _scaled(samples: Sequence[Measured], budget: Budget, fold: int) -> tuple[list[Measured], list[Measured]]:
+    """Returns samples to learn from and unseen ones, as if all machines were equally fast."""
     division = divide(samples, budget.seed, fold)
     factors = machine_factors(division.learned)
-    learned = on_one_scale(division.learned, factors)
-    judged = Judged()
-    judged.add(on_one_scale(division.unseen, factors), {str(n): Ensemble(budget.networks(learned, n)) for n in depths})
-    return judged
+    return on_one_scale(division.learned, factors), on_one_scale(division.unseen, factors)
 
 
 def _probe(samples: Sequence[Measured], seed: int) -> list[Measured]:

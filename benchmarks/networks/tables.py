@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from benchmarks.rows import OURS, grouped, label, relative
 from dacergnn.bench.scatter import Ratio, Steady, noted, ratio_cell, time_cell
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
@@ -20,20 +19,18 @@ def table(rows: list[Row]) -> Table:
     """Returns times and peaks of memory, and how many times as much as ours they are."""
     headings = ("network", "graph", "candidate", "step ms", "p20", "p80", "/ ours", "peak MB", "/ ours", "difference")
     shown = Table("Training steps of whole networks", headings, keys=3)
-    for row in rows:
-        names, own = (row["network"], graph_of(row), row["candidate"]), _own(rows, row)
-        if row["status"] != "ok":
-            shown.add_row(*names, row["status"])
-            shown.add_note(f"{', '.join(names)}: {row['note']}")
-            continue
-        times = (
-            time_cell(row, TIME),
-            f"{row['train_p20_ms']:.3g}",
-            f"{row['train_p80_ms']:.3g}",
-        )
-        peak = row.get("peak_mb")
-        sizes = "" if peak is None else f"{peak:.4g}", ratio_cell(Ratio.of(row, own, "peak_mb"))
-        shown.add_row(*names, *times, ratio_cell(Ratio.of(row, own, TIME)), *sizes, f"{row['max_error']:.0e}")
+    for case in grouped(rows):
+        own = case.named(OURS)
+        for row in case.rows:
+            names = row["network"], graph_of(row), label(row)
+            if row["status"] != "ok":
+                shown.add_row(*names, row["status"])
+                shown.add_note(f"{', '.join(names)}: {row['note']}")
+                continue
+            times = (time_cell(row, name) for name in (TIME, "train_p20_ms", "train_p80_ms"))
+            time, peak = (ratio_cell(relative(row, own, field)) for field in (TIME, "peak_mb"))
+            size = time_cell(row, "peak_mb", ".4g")
+            shown.add_row(*names, *times, time, size, peak, f"{row['max_error']:.0e}")
     return noted(shown)
 
 
@@ -42,18 +39,10 @@ def means(rows: list[Row]) -> Table:
     shown = Table(
         "Geometric means over networks (smallest) of times over ours", ("graph", "candidate", "/ ours"), keys=2
     )
-    groups: dict[tuple[str, str], list[Ratio | None]] = {}
-    for row in rows:
-        if row["candidate"] != "ours":
-            key = graph_of(row), row["candidate"].partition(" ")[0]
-            groups.setdefault(key, []).append(Ratio.of(row, _own(rows, row), TIME))
-    for key, ratios in groups.items():
-        shown.add_row(*key, Steady.of(ratios).text())
+    ratios: dict[tuple[str, str], list[Ratio | None]] = {}
+    for case in grouped(rows):
+        for row in (row for row in case.rows if row["library"] != OURS):
+            ratios.setdefault((graph_of(row), row["library"]), []).append(relative(row, case.named(OURS), TIME))
+    for key, own in ratios.items():
+        shown.add_row(*key, Steady.of(own).text())
     return shown
-
-
-def _own(rows: Iterable[Row], row: Row) -> Row:
-    """Returns the row of ours beside a row."""
-    names = ("network", "edges", "data")
-    same = (own for own in rows if own["candidate"] == "ours" and all(own[name] == row[name] for name in names))
-    return next(same, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from benchmarks.networks.graphs import ever_new, random_problem, sampled, whole
 from benchmarks.networks.layers import KINDS, SIZE, Graph, Kind
 from benchmarks.networks.loading import most_reached
-from benchmarks.networks.network import COMPILED, ORIGINAL, Made, candidates, make_network
+from benchmarks.networks.network import COMPILED, ORIGINAL, OURS, Made, candidates, make_network
 from benchmarks.networks.steps import DIFFERENCE, Steps, Stream, clock_of_steps, losses_of, unseen
 from benchmarks.relational.candidate import Built, leaf, make_layer_step
 from benchmarks.relational.problem import Problem, load_problem
+from benchmarks.suite import run_experiments
 from dacergnn.bench.calls import deviation
 from dacergnn.bench.measure import Clock, clock_of
-from dacergnn.bench.runner import Experiment, Ready
+from dacergnn.bench.runner import Experiment, Limits, Ready
 from dacergnn.json_lines import Row
 
 
@@ -79,6 +80,10 @@ class Training(Experiment[str]):
         """Returns a clock that leaves out the time in which graphs are made."""
         return clock_of_steps(device)
 
+    def about(self) -> Row:
+        """Returns the fields that tell experiments apart."""
+        return {"network": self.network, "edges": self.edges, "data": self.data, "device": self.device}
+
     def names(self) -> list[str]:
         """Returns the names of all candidates."""
         return [*candidates(self.kind, torch.nn.Identity())]
@@ -121,6 +126,23 @@ class Training(Experiment[str]):
     @cached_property
     def _without_dropout(self) -> Tensor:
         return losses_of(*self.made(ORIGINAL), self.stream(), dropout=False)
+
+
+def run_trainings(
+    cases: Sequence[Training], wanted: Callable[[Training], list[str]], limits: Limits, **options: Any
+) -> list[Row]:
+    """Measures the candidates that are wanted of each experiment, and returns a row for each.
+
+    Args:
+        options: Those of `run_experiments`.
+    """
+
+    def fields(case: Training, candidate: str) -> Row:
+        library, _, number = candidate.partition(" ")
+        named = {"library": library, "name": number or (OURS if library == OURS else "")}
+        return {**case.about(), **named, "threads": limits.threads, "repeat": limits.repeat}
+
+    return run_experiments([(case, wanted(case)) for case in cases], limits, fields, **options)
 
 
 @dataclass(frozen=True)

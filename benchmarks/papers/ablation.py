@@ -60,7 +60,7 @@ def passes(scale: Scale) -> Found:
 def _times(model: str, graph: str, mode: str, scale: Scale) -> Mapping[str, float]:
     """Returns the milliseconds of a layer by configuration, from runs in turns; equal programs have one time."""
     if model in MODELS:
-        return layer_times(model, graph, mode, scale, CONFIGURATIONS, hidden=HIDDEN).ours
+        return layer_times(model, graph, mode, scale, CONFIGURATIONS, hidden=HIDDEN).times
     case = TaskExperiment(
         Task(model, present(graph), "layer", HIDDEN, HIDDEN, input_gradient=True), scale.limits((mode,))
     )

@@ -18,11 +18,11 @@ class Scale:
     """Sets how much is measured.
 
     Args:
-        quick: Whether a paper should take ten minutes at most: smaller graphs, fewer runs.
+        quick: Smaller graphs and fewer runs: ten minutes for a paper.
         threads: Threads of all programs.
         seed: Of features, parameters and synthetic graphs.
         device: Type of torch's device that layers run on: "cpu" or "cuda".
-        data: Graphs to measure in place of the usual ones; none for those.
+        data: Graphs between commas, in place of the usual ones.
         rates: Rates that our layers are compiled by; None for typical ones.
     """
 

@@ -10,33 +10,26 @@ import click
 import torch
 from rich.console import Console
 
+from benchmarks.options import settings
 from benchmarks.papers.artefact import Scale
 from benchmarks.papers.facts import paper_facts
 from benchmarks.papers.papers import PAPERS, artefacts, chosen
 from benchmarks.papers.picture import draw
 from benchmarks.papers.report import as_json, facts_table, found_table, stem, write
 from dacergnn.bench.environment import environment
-from dacergnn.cli.options import device_option, names, rates_option
-from dacergnn.config import Rates
 
 
 @click.command()
 @click.argument("paper", type=click.Choice(PAPERS))
 @click.option("--figure", "figures", multiple=True, type=int, help="Only this figure; may be given several times.")
 @click.option("--table", "tables", multiple=True, type=int, help="Only this table; may be given several times.")
-@click.option("--quick", is_flag=True, help="Smaller graphs and fewer runs: ten minutes for a paper.")
 @click.option("--list", "only_list", is_flag=True, help="List the figures and tables, and measure nothing.")
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(1))
-@click.option("--seed", default=0, show_default=True, help="Of features, parameters and synthetic graphs.")
-@click.option("--data", "graphs", default="", callback=names, help="Graphs between commas, in place of the usual ones.")
-@device_option
-@rates_option
+@settings(Scale)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for tables (JSON) and pictures (PNG).")  # fmt: skip
 def papers(
-    paper: str, figures: tuple[int, ...], tables: tuple[int, ...], quick: bool, only_list: bool, threads: int,
-    seed: int, graphs: tuple[str, ...], device: str, rates: Rates | None, out: Path | None,
-) -> None:  # fmt: skip
+    settings: Scale, paper: str, figures: tuple[int, ...], tables: tuple[int, ...], only_list: bool, out: Path | None
+) -> None:
     """Measure figures and tables of a paper on this machine, beside the paper's numbers.
 
     Papers: hector (ASPLOS 2024), pigeon (its first version), cor (Cached Operator Reordering), zhang (MLSys 2022),
@@ -47,22 +40,21 @@ def papers(
         for name, one in artefacts(paper).items():
             console.print(f"{name}: {one.title}", highlight=False)
         return
-    facts, scale = paper_facts(paper), Scale(quick, threads, seed, device, graphs, rates)
-    machine = environment()
-    torch.set_num_threads(threads)
+    facts, machine = paper_facts(paper), environment()
+    torch.set_num_threads(settings.threads)
     where = f"The paper's machine: {facts.machine}. " if facts.machine else ""
-    console.print(f"{facts.title}. {where}Here: {machine['cpu']}, {threads} threads.")
+    console.print(f"{facts.title}. {where}Here: {machine['cpu']}, {settings.threads} threads.")
     for name, one in chosen(paper, figures, tables).items():
         title, start = f"{paper}, {name}: {one.title}", time.perf_counter()
         with console.status(title):
-            found = one.measure(scale)
+            found = one.measure(settings)
         own, seconds = facts.facts.get(name, ()), time.perf_counter() - start
         click.echo(found_table(found, title))
         if own:
             click.echo(facts_table(own, found.summary, title))
         console.print(f"{seconds:.0f} s")
         if out is not None:
-            about = {"paper": paper, "name": name, "title": one.title, "quick": quick, "device": device}
-            about |= {"threads": threads, "seed": seed, "seconds": round(seconds), "machine": machine}
+            about = {"paper": paper, "name": name, "title": one.title, "seconds": round(seconds), "machine": machine}
+            about |= {name: getattr(settings, name) for name in ("quick", "device", "threads", "seed")}
             console.print(f"{write(out, paper, name, as_json(found, own, **about))}")
             draw(found, title, out / f"{stem(paper, name)}.png")

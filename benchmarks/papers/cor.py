@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from benchmarks.caching.analysis import NetworkRows, groups, least
+from benchmarks.caching.analysis import default
 from benchmarks.caching.runner import run
 from benchmarks.caching.scheme import NAMED
 from benchmarks.caching.settings import SIZES_OF_HEADS, CachingSettings
@@ -25,6 +25,7 @@ from benchmarks.papers.cor_formulas import (
     without_caching,
 )
 from benchmarks.papers.rows import mean_and_best, over
+from benchmarks.rows import Group, grouped, label, least
 from dacergnn.bench.scatter import LIMIT, scatters
 from dacergnn.cli.options import present
 
@@ -37,13 +38,13 @@ CACHED, RECOMPUTED = "cache_all", "recompute_all"
 ON_ARXIV = f"The graph is synthetic, with the counts of Arxiv or a part of them, and {INPUTS} random features."
 
 
-def measured(scale: Scale, **settings: Any) -> list[NetworkRows]:
+def measured(scale: Scale, **settings: Any) -> list[Group]:
     """Measures networks by the suite for caching, and returns the rows of each network on each graph."""
-    return groups(run(CachingSettings(**settings, limits=scale.limits(("forward", "train")))))
+    return grouped(run(CachingSettings(**settings, limits=scale.limits(("forward", "train")))))
 
 
 @cache
-def networks(model: str, scale: Scale) -> list[NetworkRows]:
+def networks(model: str, scale: Scale) -> list[Group]:
     """Measures networks of two layers and those of PyG; for GAT, of DGL, too."""
     compiled = () if scale.quick else ("pyg-compiled",)
     others = ("dgl",) if model == "gat" else ()
@@ -56,13 +57,13 @@ def networks(model: str, scale: Scale) -> list[NetworkRows]:
 
 
 @cache
-def layers(scale: Scale) -> list[NetworkRows]:
+def layers(scale: Scale) -> list[Group]:
     """Measures a GCN layer on Arxiv, in the order of the compiler's choice, with and without caching."""
     return measured(scale, **_on_arxiv(scale), strategies=(CACHED, RECOMPUTED), memory=True)
 
 
 @cache
-def ordered(caching: str, scale: Scale) -> list[NetworkRows]:
+def ordered(caching: str, scale: Scale) -> list[Group]:
     """Measures a GCN layer on Arxiv, in both orders and in that of the compiler's choice."""
     return measured(scale, **_on_arxiv(scale), strategies=(caching,), orders=(*ORDERS, "auto"), memory=False)
 
@@ -72,11 +73,11 @@ def _on_arxiv(scale: Scale) -> dict[str, Any]:
     return {"models": ("gcn",), "data": data, "networks": ("layer",), "features": INPUTS, "hidden": sizes}
 
 
-def _gradient(group: NetworkRows) -> str:
-    return "with input gradient" if group.rows[0]["input_gradient"] else "no input gradient"
+def _gradient(group: Group) -> str:
+    return "with input gradient" if group["input_gradient"] else "no input gradient"
 
 
-def _scattering(found: list[NetworkRows]) -> tuple[str, ...]:
+def _scattering(found: list[Group]) -> tuple[str, ...]:
     """Returns a note if the runs of some times lie too far apart for comparisons."""
     times = [scatters(row, field) for group in found for row in group.rows for field in PASSES if field in row]
     if not any(times):
@@ -94,13 +95,13 @@ def attention(scale: Scale) -> Found:
     )  # fmt: skip
     rows: list[Row] = []
     for group in found:
-        workload = load_workload(Task("gat", group.data, "layer", 1, group.hidden, HEADS))
+        workload = load_workload(Task("gat", group["data"], "layer", 1, group["hidden"], HEADS))
         n, q = workload.num_nodes, workload.edge_index.shape[1]
-        features, nothing = 4 * n * HEADS * group.hidden, group.named("nothing")
+        features, nothing = 4 * n * HEADS * group["hidden"], group.named("nothing")
         formulas = (0, features, features + 8 * n * HEADS, features + 5 * q * HEADS)
         for row in group.ours:
             formula = formulas[SCHEMES.index(row["name"])]
-            rows.append((group.data, str(group.hidden), row["name"], row["saved_bytes"] / 1e6, formula / 1e6,
+            rows.append((group["data"], str(group["hidden"]), row["name"], row["saved_bytes"] / 1e6, formula / 1e6,
                          row["train_ms"], None if nothing is None else over(nothing["train_ms"], row["train_ms"]),
                          row.get("peak_mb")))  # fmt: skip
     columns = ("graph", "size k", "cached", "saved MB", "formula MB", "training ms", "nothing / scheme", "peak MB")
@@ -119,7 +120,7 @@ def memory(scale: Scale) -> Found:
         ways = [group.named(name) for name in (CACHED, RECOMPUTED)]
         saved = [None if way is None else way["saved_bytes"] / 1e6 for way in ways]
         peaks = [None if way is None else way.get("peak_mb") for way in ways]
-        rows.append((_gradient(group), str(group.hidden), *saved, *peaks))
+        rows.append((_gradient(group), str(group["hidden"]), *saved, *peaks))
     columns = ("backward", "size", "caching saves MB", "no caching saves MB", "caching peak MB", "no caching peak MB")
     notes = (
         ON_ARXIV,
@@ -138,7 +139,7 @@ def caching(scale: Scale) -> Found:
             continue
         same = "yes" if with_it["program"] == without["program"] else "no"
         memory = over(with_it.get("peak_mb"), without.get("peak_mb"))
-        rows.append((_gradient(group), str(group.hidden), without["train_ms"], with_it["train_ms"],
+        rows.append((_gradient(group), str(group["hidden"]), without["train_ms"], with_it["train_ms"],
                      without["train_ms"] / with_it["train_ms"], memory, same))  # fmt: skip
     columns = ("backward", "size", "no caching ms", "caching ms", "speed-up", "memory", "same program")
     summary: dict[str, float] = {}
@@ -157,7 +158,7 @@ def against_pyg(model: str, scale: Scale) -> Found:
     """Measures figures 5 and 7: networks against the fastest of PyG's, forward, and forward with backward."""
     rows: list[Row] = []
     for group in networks(model, scale):
-        own, peers = group.own, [row for row in group.peers if row["library"] == "pyg"]
+        own, peers = default(group), group.peers("pyg")
         if own is None:
             continue
         cells: list[Cell] = []
@@ -165,7 +166,7 @@ def against_pyg(model: str, scale: Scale) -> Found:
             best = least(peers, field)
             theirs = None if best is None else best[field]
             cells += [None if best is None else best["name"], theirs, own[field], over(theirs, own[field])]
-        rows.append((group.data, str(group.hidden), *cells))
+        rows.append((group["data"], str(group["hidden"]), *cells))
     columns = ["graph", "hidden size"]
     for name in ("forward", "both passes"):
         columns += [f"{name}: fastest PyG", f"{name}: PyG ms", f"{name}: ours ms", f"{name}: PyG / ours"]
@@ -199,7 +200,7 @@ def formats(scale: Scale) -> Found:
         coo, *others = (group.named(f"{CACHED}, {name}") or {} for name in ("coo", "csc", "csr"))
         times = [coo.get(field) for field in PASSES]
         ratios = [over(coo.get(field), other.get(field)) for other in others for field in PASSES]
-        rows.append((group.data, str(group.hidden), *times, *ratios))
+        rows.append((group["data"], str(group["hidden"]), *times, *ratios))
     columns = ("graph", "hidden size", "COO forward ms", "COO both passes ms", "COO / CSC forward",
                "COO / CSC both passes", "COO / CSR forward", "COO / CSR both passes")  # fmt: skip
     summary: dict[str, float] = {}
@@ -227,11 +228,11 @@ def by_order(strategy: str, scale: Scale) -> Found:
         for order, way in ways.items():
             if way is None:
                 continue
-            rows.append((_gradient(group), str(group.hidden), order, *_passes(way), way["train_ms"]))
+            rows.append((_gradient(group), str(group["hidden"]), order, *_passes(way), way["train_ms"]))
             kept[order].append(way["train_ms"])
     summary: dict[str, float] = {}
     for gradient, kept in times.items():
-        sizes = tuple(dict.fromkeys(group.hidden for group in found))
+        sizes = tuple(dict.fromkeys(group["hidden"] for group in found))
         first, second, adaptive = kept.values()
         if len(first) == len(second) == len(adaptive) == len(sizes):
             size = switch(sizes, first, second)
@@ -254,9 +255,9 @@ def attention_times(scale: Scale) -> Found:
     rows: list[Row] = []
     for group in networks("gat", scale):
         for row in group.rows:
-            name = "ours" if row["library"] == "ours" else f"{row['library']} {row['name']}"
+            name = "ours" if row["library"] == "ours" else label(row)
             times = (*_passes(row), row["train_ms"]) if row["status"] == "ok" else (None, None, None)
-            rows.append((group.data, str(group.hidden), name, *times))
+            rows.append((group["data"], str(group["hidden"]), name, *times))
     columns = ("graph", "hidden size", "network", "forward ms", "rest ms", "both passes ms")
     notes = (
         "In place of dGNN, which runs on CUDA devices, there are DGL's layers.",

@@ -8,9 +8,10 @@ from functools import cache
 from statistics import geometric_mean
 
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
-from benchmarks.papers.layers import CONFIGS, MODES, Times, allocated, built, layer_times, operators, problem
-from benchmarks.papers.rows import no_time
+from benchmarks.papers.layers import CONFIGS, MODES, allocated, built, layer_times, operators, problem
+from benchmarks.papers.rows import no_time, value_of
 from benchmarks.relational.settings import MODELS
+from benchmarks.rows import Group, least
 from dacergnn.datasets.synthetic import SPECIFICATIONS
 
 GRAPHS = ("aifb", "am", "bgs", "biokg", "fb15k", "mag", "mutag", "wikikg2")
@@ -28,7 +29,7 @@ def data(scale: Scale) -> tuple[str, ...]:
 
 
 @cache
-def compared(scale: Scale) -> tuple[Times, ...]:
+def compared(scale: Scale) -> tuple[Group, ...]:
     """Returns the times of all layers, unoptimized and as our passes choose, with those of the libraries."""
     graphs = scale.graphs(QUICK[:2], DATA)  # on others, layers of libraries take seconds
     cases = [(model, graph, mode) for graph in graphs for model in MODELS for mode in MODES]
@@ -37,28 +38,28 @@ def compared(scale: Scale) -> tuple[Times, ...]:
 
 
 @cache
-def ablated(scale: Scale) -> tuple[Times, ...]:
+def ablated(scale: Scale) -> tuple[Group, ...]:
     """Returns the times of all configurations of RGAT and HGT."""
     cases = [(model, graph, mode) for model in ("rgat", "hgt") for graph in data(scale) for mode in MODES]
     return tuple(layer_times(*case, scale, CONFIGS) for case in cases)
 
 
-def speedups(times: Iterable[Times], model: str, mode: str, config: str) -> list[float]:
+def speedups(times: Iterable[Group], model: str, mode: str, config: str) -> list[float]:
     """Returns the libraries' fastest time over ours, for the graphs on which both finish."""
-    found = (t.speedup(config) for t in times if (t.model, t.mode) == (model, mode))
+    found = (value_of(t.speedup(t.named(config))) for t in times if (t["model"], t["mode"]) == (model, mode))
     return [ratio for ratio in found if ratio is not None]
 
 
-def not_measured(times: Iterable[Times]) -> tuple[str, ...]:
+def not_measured(times: Iterable[Group]) -> tuple[str, ...]:
     """Returns sentences on what has no time, one for each case where something has none."""
-    return tuple(f"{t.model} on {t.data}, {MODES[t.mode]}: {no_time(t.failed)}" for t in times if t.failed)
+    return tuple(f"{t['model']} on {t['data']}, {MODES[t['mode']]}: {no_time(t.failed)}" for t in times if t.failed)
 
 
 def against_libraries(scale: Scale) -> Found:
     """Measures figure 8: times of layers beside those of the libraries."""
     rows = [
-        (t.model, t.data, MODES[t.mode], t.ours.get("unoptimized"), t.ours.get("O2"), _least(t, "pyg"),
-         _least(t, "dgl"), t.speedup("O2"))
+        (t["model"], t["data"], MODES[t["mode"]], t.times.get("unoptimized"), t.times.get("O2"), _least(t, "pyg"),
+         _least(t, "dgl"), value_of(t.speedup(t.named("O2"))))
         for t in compared(scale)
     ]  # fmt: skip
     summary: dict[str, float] = {}
@@ -78,8 +79,8 @@ def against_libraries(scale: Scale) -> Found:
     return Found(columns, rows, Picture(("O2 ms", "PyG ms", "DGL ms"), "ms", 3, logarithmic=True), summary, notes)
 
 
-def _least(times: Times, library: str) -> float | None:
-    return min((ms for name, ms in times.libraries.items() if name.startswith(library)), default=None)
+def _least(times: Group, library: str) -> float | None:
+    return (least(times.peers(library), "ms") or {}).get("ms")
 
 
 def worst_mean_best(scale: Scale) -> Found:
@@ -89,7 +90,7 @@ def worst_mean_best(scale: Scale) -> Found:
     for config, short in (("unoptimized", "unopt"), ("O2", "best")):
         for model in MODELS:
             for mode in MODES:
-                cases = [t for t in compared(scale) if (t.model, t.mode) == (model, mode)]
+                cases = [t for t in compared(scale) if (t["model"], t["mode"]) == (model, mode)]
                 errors = sum(config in t.failed for t in cases)
                 summary[f"{short} {model} {mode} errors"] = errors
                 found = speedups(cases, model, mode, config)
@@ -150,7 +151,7 @@ def widths(scale: Scale) -> Found:
         for graph in data(scale):
             for mode in MODES:
                 times = [
-                    layer_times(model, graph, mode, scale, plain, hidden=width).ours.get("unoptimized")
+                    layer_times(model, graph, mode, scale, plain, hidden=width).times.get("unoptimized")
                     for width in WIDTHS
                 ]
                 _, middle, last = times
@@ -193,12 +194,12 @@ def optimizations(scale: Scale) -> Found:
     names = [name for name in CONFIGS if name != "unoptimized"]
     gains: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for t in ablated(scale):
-        found = [t.ratio("unoptimized", name) for name in names]
-        rows.append((t.model, t.data, MODES[t.mode], *found))
+        found = [value_of(t.ratio("unoptimized", name)) for name in names]
+        rows.append((t["model"], t["data"], MODES[t["mode"]], *found))
         for name, value in zip(names, found, strict=True):
             if value is not None:
-                gains[t.model, t.mode, name].append(value)
-                summary[f"{t.data.partition('~')[0]} {t.model} {t.mode} {name}"] = value
+                gains[t["model"], t["mode"], name].append(value)
+                summary[f"{t['data'].partition('~')[0]} {t['model']} {t['mode']} {name}"] = value
     for model in ("rgat", "hgt"):
         for mode in MODES:
             means = {name: geometric_mean(own) for name in names if (own := gains[model, mode, name])}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,11 +10,13 @@ from torch import nn
 
 from benchmarks.named import Named
 from benchmarks.papers.artefact import Scale
-from benchmarks.papers.rows import by_name, failures
+from benchmarks.papers.rows import by_name
 from benchmarks.relational.candidate import Built, make_step, unwrapped
 from benchmarks.relational.experiment import Layers
 from benchmarks.relational.peers import candidates
 from benchmarks.relational.problem import Problem
+from benchmarks.relational.record import row_of
+from benchmarks.rows import Group
 from dacergnn.api import explain
 from dacergnn.bench.process import OUT_OF_MEMORY
 from dacergnn.bench.runner import times
@@ -37,37 +38,6 @@ _MEMORY = 10_000_000_000
 """Bytes that a layer of a library may need by estimate."""
 
 
-@dataclass(frozen=True)
-class Times:
-    """Holds the milliseconds of a layer on a graph in one mode, by configuration, and of the libraries' layers.
-
-    Args:
-        failed: Why layers have no time: configurations that were out of memory, and layers of libraries by name.
-    """
-
-    model: str
-    data: str
-    mode: str
-    ours: Mapping[str, float]
-    libraries: Mapping[str, float]
-    failed: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def library(self) -> float | None:
-        """Returns the time of the fastest library."""
-        return min(self.libraries.values(), default=None)
-
-    def ratio(self, over: str, under: str) -> float | None:
-        """Returns the time of a configuration over another's; None where one of both has none."""
-        one, other = self.ours.get(over), self.ours.get(under)
-        return None if one is None or other is None else one / other
-
-    def speedup(self, config: str) -> float | None:
-        """Returns the time of the fastest library over ours; None where one of both has none."""
-        own = self.ours.get(config)
-        return None if own is None or self.library is None else self.library / own
-
-
 def case(model: str, data: str, mode: str, scale: Scale, hidden: int = 64) -> Layers:
     """Returns the ways to compute a layer on a graph, on a synthetic one where the real one is not on this machine."""
     return Layers(model, present(data), mode, hidden, scale.seed, scale.device, scale.rates, _MEMORY)
@@ -81,7 +51,7 @@ def problem(data: str, scale: Scale) -> Problem:
 def layer_times(
     model: str, data: str, mode: str, scale: Scale, configs: Mapping[str, Config], against: tuple[str, ...] = (),
     hidden: int = 64,
-) -> Times:  # fmt: skip
+) -> Group:  # fmt: skip
     """Times configurations of a layer in turns, with layers of libraries (``against``).
 
     Configurations that are out of memory have no time, nor have layers of libraries that fail; any other error of ours
@@ -89,11 +59,10 @@ def layer_times(
     """
     peers = candidates(model, against, scale.device)
     ways = [*(Named("ours", name, config) for name, config in configs.items()), *(peer.named for peer in peers)]
-    rows = by_name(times(case(model, data, mode, scale, hidden), ways, scale.limits((mode,)))["rows"], OUT_OF_MEMORY)
-    timed = {name: row[f"{mode}_ms"] for name, row in rows.items() if row["status"] == "ok"}
-    own = {name: ms for name, ms in timed.items() if name in configs}
-    libraries = {name: ms for name, ms in timed.items() if name not in configs}
-    return Times(model, data, mode, own, libraries, failures(rows))
+    found = times(case(model, data, mode, scale, hidden), ways, scale.limits((mode,)))["rows"]
+    by_name(found, OUT_OF_MEMORY)
+    shared = {"model": model, "data": data, "mode": mode}
+    return Group(tuple(shared | row_of(way, model, row, mode) for way, row in found.items()))
 
 
 def built(model: str, data: str, config: Config, scale: Scale, hidden: int = 64) -> Built:

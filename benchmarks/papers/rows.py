@@ -7,6 +7,8 @@ from statistics import geometric_mean
 
 from benchmarks.named import Named
 from benchmarks.papers.artefact import Cell
+from benchmarks.rows import label
+from dacergnn.bench.scatter import Ratio
 from dacergnn.errors import DacergnnError
 from dacergnn.json_lines import Row
 
@@ -20,17 +22,18 @@ def by_name(found: Mapping[Named, Row], *allowed: str) -> dict[str, Row]:
     for way, row in found.items():
         if way.library == "ours" and row["status"] not in ("ok", *allowed):
             raise DacergnnError(f"{way}: {row['status']} {row['note']}")
-    return {way.name if way.library == "ours" else str(way): row for way, row in found.items()}
-
-
-def failures(found: Mapping[str, Row]) -> dict[str, str]:
-    """Returns why candidates have no time."""
-    return {name: row["note"] for name, row in found.items() if row["status"] != "ok"}
+    rows = [{"library": way.library, "name": way.name, **row} for way, row in found.items()]
+    return {label(row): row for row in rows}
 
 
 def no_time(failed: Mapping[str, str]) -> str:
     """Returns a sentence on what has no time: reasons by what failed."""
     return f"No time: {'; '.join(f'{name}: {reason}' for name, reason in failed.items())}."
+
+
+def value_of(ratio: Ratio | None) -> float | None:
+    """Returns the value of a ratio, whether it scatters or not; None where there is none."""
+    return None if ratio is None else ratio.value
 
 
 def over(value: float | None, base: float | None) -> float | None:

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from benchmarks.learned_model.contenders import OURS
 from benchmarks.learned_model.dataset import of_some_layers, samples_of
-from benchmarks.learned_model.judging import Budget, Judged, by_depth, judge
+from benchmarks.learned_model.judging import Budget, Judged, by_depth, of_fold
 from benchmarks.papers.artefact import Artefact, Found, Picture, Row, Scale
 from benchmarks.programs import program_of
 from dacergnn.cli.options import present
@@ -57,7 +57,8 @@ def judged(scale: Scale) -> Judged:
     """Returns the predictions of all models for layers and graphs that they have not seen."""
     found = Judged()
     for fold in range(scale.pick(1, 5)):
-        judge(found, samples(scale), budget(scale), fold)
+        trial = of_fold(samples(scale), budget(scale), fold)
+        found.add(trial.unseen, trial.predicted())
     return found
 
 
@@ -107,7 +108,7 @@ def ranking(scale: Scale) -> Found:
 
 def depth(scale: Scale) -> Found:
     """Measures what the paper's sweep over the depth (section III-B) measures, with the block of figure 6."""
-    found = by_depth(samples(scale), scale.pick(DEPTHS[:4], range(9)), budget(scale)).scores
+    found = by_depth(samples(scale), scale.pick(DEPTHS[:4], range(9)), budget(scale)).judged().scores
     rows: list[Row] = [(n, 100 * s.mean_error, s.r2_seconds, s.r2, 100 * s.ranked) for n, s in found.items()]
     summary = {"best depth": float(max(found, key=lambda n: found[n].ranked))}
     columns = ("convolutions", "mean error %", "R2 of time", "R2 of log time", "pairs ranked right %")

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import dacergnn
-from benchmarks.suite import quickly
+from benchmarks.options import question
 from dacergnn import Config, datasets
-from dacergnn.cli.options import names
 from dacergnn.datasets import Dataset
 from dacergnn.tables import Table
 
@@ -106,15 +105,11 @@ def train(task: Task, recipe: Recipe, seed: int, epochs: int, config: Config | N
     return losses, hits.double().mean().item()
 
 
-@click.command()
-@click.option("--models", default=",".join(RECIPES), callback=names, show_default=True)
-@click.option("--data", default="cora,citeseer", callback=names, show_default=True)
-@click.option("--seeds", default=5, show_default=True)
-@click.option("--epochs", default=200, show_default=True)
-@click.option("--caching", default="cache_all", show_default=True)
-@click.option("--threads", default=2, show_default=True)
-@quickly(models=(), data=(), seeds=1, epochs=20)
-def main(models: tuple[str, ...], data: tuple[str, ...], seeds: int, epochs: int, caching: str, threads: int) -> None:
+@question(models=(), data=(), seeds=1, epochs=20)
+def main(
+    models: tuple[str, ...] = ("gcn", "gat"), data: tuple[str, ...] = ("cora", "citeseer"), seeds: int = 5,
+    epochs: int = 200, caching: str = "cache_all", threads: int = 2,
+) -> None:  # fmt: skip
     """Train every model on every dataset, with and without compiled layers."""
     torch.set_num_threads(threads)
     columns: dict[str, Any] = {"PyG": None, "dacergnn": Config(caching=caching)}

@@ -15,9 +15,8 @@ from unittest.mock import patch
 
 import click
 
-from benchmarks.suite import quickly
+from benchmarks.options import question
 from dacergnn.bench.process import ask
-from dacergnn.cli.options import names
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
@@ -42,12 +41,8 @@ def first_call(layer: str, data: str) -> Row:
     return {"seconds": seconds[0] - seconds[1]}
 
 
-@click.command()
-@click.option("--data", default="aifb", show_default=True)
-@click.option("--layers", default=",".join(LAYERS), callback=names, show_default=True)
-@click.option("--threads", default=2, show_default=True)
-@quickly(layers=())
-def main(data: str, layers: tuple[str, ...], threads: int) -> None:
+@question(layers=())
+def main(data: str = "aifb", layers: tuple[str, ...] = LAYERS, threads: int = 2) -> None:
     """Measure every layer with an empty cache, then with what that left."""
     table = Table(f"First call on {data}", ("layer", "empty cache (s)", "from the cache (s)"))
     function = f"{__name__}.{first_call.__name__}"

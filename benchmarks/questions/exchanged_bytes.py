@@ -1,6 +1,6 @@
 """Compares a layer that exchanges what takes the fewest bytes with one that exchanges the rows of its sources.
 
-python -m benchmarks exchanged_bytes am~ --processes 4 --into 8
+python -m benchmarks exchanged_bytes --data am~ --processes 4 --into 8
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import click
 import torch
 import torch.distributed as dist
 
+from benchmarks.options import question
 from benchmarks.scale.processes import Answer, spawned
 from dacergnn import datasets
 from dacergnn.distributed import DistributedGraph, partition
@@ -22,12 +23,13 @@ FEATURES = 64
 STEPS = 5
 
 
-@click.command()
-@click.argument("data")
-@click.option("--processes", default=4, show_default=True)
-@click.option("--into", default=8, show_default=True, help="Features of the result; there are 64 before.")
-def main(data: str, processes: int, into: int) -> None:
-    """Measure steps of RGCN with gradients of the features, one thread for each process."""
+@question(data="aifb~0.1", processes=2)
+def main(data: str = "am~", processes: int = 4, into: int = 8) -> None:
+    """Measure steps of RGCN with gradients of the features, one thread for each process.
+
+    Args:
+        into: Features of the result; there are 64 before.
+    """
     parts = spawned(processes, 1, steps, data, into)
     for name, seconds in parts[0]["seconds"].items():
         received = sum(part["received"][name] for part in parts)

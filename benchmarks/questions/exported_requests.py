@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 import dacergnn
-from benchmarks.suite import quickly
+from benchmarks.options import question
 
 NODE_TYPES = [f"type{i}" for i in range(5)]
 RELATIONS = [(NODE_TYPES[i % 5], f"relation{i}", NODE_TYPES[(2 * i + 1 + i // 5) % 5]) for i in range(20)]
@@ -159,12 +159,8 @@ def measured(network: nn.Module, requests: list[Any], repeat: int, folder: Path)
     )
 
 
-@click.command()
-@click.option("--width", default=64, show_default=True)
-@click.option("--fanout", default=10, show_default=True)
-@click.option("--repeat", default=60, show_default=True)
-@quickly(width=16, fanout=3, repeat=3)
-def main(width: int, fanout: int, repeat: int) -> None:
+@question(width=16, fanout=3, repeat=3)
+def main(width: int = 64, fanout: int = 10, repeat: int = 60) -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(0)

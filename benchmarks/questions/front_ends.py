@@ -18,11 +18,10 @@ import dgl
 import torch
 from torch import Tensor
 
+from benchmarks.options import question
 from benchmarks.relational.problem import load_problem
-from benchmarks.suite import quickly
 from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.scatter import marked, noted
-from dacergnn.cli.options import names
 from dacergnn.tables import Table
 from examples.front_ends import CHANNELS, MODELS, ways
 
@@ -53,15 +52,11 @@ def _step(call: Callable[[], Tensor], leaves: list[Tensor], train: bool) -> Call
     return training if train else inference
 
 
-@click.command()
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True)
-@click.option("--data", default="aifb", show_default=True, help="One graph.")
-@click.option("--mode", default="infer,train", callback=names, show_default=True)
-@click.option("--repeat", default=60, show_default=True, help="Rounds of a case.")
-@click.option("--budget", default=10.0, show_default=True, help="Seconds for a case.")
-@click.option("--threads", default=2, show_default=True)
-@quickly(models=(), mode=(), repeat=3, budget=0.5)
-def main(models: tuple[str, ...], data: str, mode: tuple[str, ...], repeat: int, budget: float, threads: int) -> None:
+@question(models=(), mode=(), repeat=3, budget=0.5)
+def main(
+    models: tuple[str, ...] = MODELS, data: str = "aifb", mode: tuple[str, ...] = ("infer", "train"),
+    repeat: int = 60, budget: float = 10.0, threads: int = 2,
+) -> None:  # fmt: skip
     """Measure every form of every case."""
     torch.set_num_threads(threads)
     headings = ("model", "data", "mode", "built in (ms)", *FORMS[1:])

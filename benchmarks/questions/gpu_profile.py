@@ -21,10 +21,10 @@ import click
 import torch
 
 import dacergnn
+from benchmarks.options import question
 from benchmarks.relational.settings import MODELS
-from benchmarks.suite import Tell, quickly, results, run_cases, terminal
+from benchmarks.suite import Tell, run_cases, terminal
 from dacergnn.cli.named_layers import native_layer
-from dacergnn.cli.options import names
 from dacergnn.graph import HeteroGraph
 from dacergnn.json_lines import Row
 from dacergnn.tables import Table
@@ -38,30 +38,23 @@ WORDS = ("", "case", "operator", "kernels", "limit")
 HEAD = (*WORDS, "lost ms", "measured ms", "forecast ms", "bound ms")
 
 
-@click.command()
-@click.option("--data", default="aifb,mag,am,fb15k", callback=names, show_default=True, help="Synthetic graphs.")
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True)
-@click.option("--mode", default="train", callback=names, show_default=True, help="infer, train, or both.")
-@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
-@click.option("--device", default="cuda", show_default=True)
-@click.option("--time-limit", default=math.inf, help="Seconds for everything; no case is begun later.")
-@click.option("--json", "path", type=click.Path(dir_okay=False, path_type=Path), default="profile.jsonl",
-              show_default=True)  # fmt: skip
-@click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write tables here.")
-@quickly(data=(), models=(), mode=())
+@question(data=(), models=(), mode=())
 def main(
-    data: tuple[str, ...], models: tuple[str, ...], mode: tuple[str, ...], hidden: int, device: str,
-    time_limit: float, path: Path, table: Path | None,
+    data: tuple[str, ...] = ("aifb~", "mag~", "am~", "fb15k~"), models: tuple[str, ...] = MODELS,
+    mode: tuple[str, ...] = ("train",), hidden: int = 64, device: str = "cuda", time_limit: float = math.inf,
+    path: Path | None = None, markdown: Path | None = None,
 ) -> None:  # fmt: skip
-    """Profile the operators of one layer with one head on a CUDA device."""
+    """Profile the operators of one layer with one head on a CUDA device.
+
+    Args:
+        mode: infer, train, or both.
+        hidden: Features in and out.
+        time_limit: Seconds for everything; no case is begun later.
+        markdown: Write tables here.
+    """
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError("torch finds no CUDA device here; `dacergnn forecast` needs none.")
     warnings.simplefilter("ignore")  # the libraries warn about their own internals
-    known = {key_of(line): line for line in results(path)}
-
-    def earlier(case: Case) -> list[Row] | None:
-        line = known.get(case)
-        return [line] if line is not None and not line["note"] else None
 
     def profiled(case: Case, tell: Tell) -> list[Row]:
         name, model, how, _ = case
@@ -73,23 +66,23 @@ def main(
         (name if "~" in name else f"{name}~", model, how, hidden) for name, model, how in product(data, models, mode)
     ]
     lines = run_cases(
-        cases, profiled, path=path, earlier=earlier, deadline=time.monotonic() + time_limit, console=terminal()
+        cases,
+        profiled,
+        path=path,
+        fields=lambda case: [dict(zip(KEYS, case, strict=True))],
+        complete=lambda line: not line["note"],
+        deadline=time.monotonic() + time_limit,
+        console=terminal(),
     )
-    if table is not None:
-        table.write_text(markdown(lines))
-    click.echo(markdown(lines))
+    if markdown is not None:
+        markdown.write_text(page(lines))
+    click.echo(page(lines))
 
 
 @lru_cache(maxsize=1)
 def graph_on(name: str, device: str) -> HeteroGraph:
     """Returns a graph on a device; only the last one is kept there."""
     return dacergnn.datasets.resolve(name).graph.to(device)
-
-
-def key_of(line: Row) -> Case:
-    """Returns the case of a line."""
-    name, model, how, hidden = (line[key] for key in KEYS)
-    return name, model, how, hidden
 
 
 def measured(model: str, graph: HeteroGraph, mode: str, hidden: int) -> Row:
@@ -104,7 +97,7 @@ def measured(model: str, graph: HeteroGraph, mode: str, hidden: int) -> Row:
     return {"note": "", "text": str(profile), "profile": json.loads(profile.to_json())}
 
 
-def markdown(lines: list[Row]) -> str:
+def page(lines: list[Row]) -> str:
     """Returns the tables of all cases, and that of the worst operators."""
     parts = [f"## {case(line)}\n\n```\n{line['text'] or line['note']}\n```\n" for line in lines]
     return "\n".join([*parts, f"## The worst {WORST} operators\n", worst(lines).markdown(), ""])

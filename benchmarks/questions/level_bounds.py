@@ -9,18 +9,18 @@ from statistics import geometric_mean
 
 import click
 
+from benchmarks.options import question
 from benchmarks.relational.bound import bounds
 from benchmarks.relational.problem import load_problem
-from benchmarks.suite import quickly
+from benchmarks.relational.settings import MODELS
 from dacergnn.bench import measure_rates
-from dacergnn.cli.options import names
 
 
-@click.command()
-@click.option("--data", default="aifb,mutag,fb15k237,wn18rr,bgs~,biokg~,am~", callback=names, show_default=True)
-@click.option("--models", default="rgcn,rgat,hgt", callback=names, show_default=True)
-@quickly(data=())
-def main(data: tuple[str, ...], models: tuple[str, ...]) -> None:
+@question(data=())
+def main(
+    data: tuple[str, ...] = ("aifb", "mutag", "fb15k237", "wn18rr", "bgs~", "biokg~", "am~"),
+    models: tuple[str, ...] = MODELS,
+) -> None:  # fmt: skip
     ratios: list[float] = []
     for name in data:
         problem = load_problem(name)

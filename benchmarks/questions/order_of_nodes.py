@@ -1,6 +1,6 @@
 """Counts how many ranges of destinations read a source, in the present order of nodes and in that of `locality_order`.
 
-python -m benchmarks order_of_nodes fb15k237 pubmed --ranges 16
+python -m benchmarks order_of_nodes --data fb15k237,pubmed --ranges 16
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ import click
 import torch
 from torch import Tensor
 
+from benchmarks.options import question
 from dacergnn import datasets
 from dacergnn.graph import HeteroGraph, locality_order
 from dacergnn.graph.destination_ranges import DestinationRanges
 
+DATA = ("aifb", "fb15k237", "pubmed", "wn18rr", "mag_cut10", "am~0.1", "mag~0.1")
 
-@click.command()
-@click.argument("data", nargs=-1, required=True)
-@click.option("--ranges", default=16, show_default=True)
-def main(data: tuple[str, ...], ranges: int) -> None:
+
+@question(data=())
+def main(data: tuple[str, ...] = DATA, ranges: int = 16) -> None:
     """Print the mean over all sources of each graph."""
     for name in data:
         graph = datasets.resolve(name).graph

@@ -23,11 +23,10 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.sampler import NodeSamplerInput
 
-from benchmarks.suite import quickly
+from benchmarks.options import question
 from dacergnn import datasets
 from dacergnn.bench.measure import OF_PROCESSOR, Timing, interleave
 from dacergnn.bench.scatter import marked, noted
-from dacergnn.cli.options import names, numbers
 from dacergnn.sampler import NeighborSampler
 from dacergnn.tables import Table
 
@@ -93,12 +92,11 @@ def _all(draw: Draw, batches: list[Tensor]) -> None:
         draw(batch)
 
 
-@click.command()
-@click.option("--data", default="citeseer,mag_cut10,heco_dblp,aifb", callback=names)
-@click.option("--batch", default="128,1024", callback=numbers)
-@click.option("--fanouts", default="10;15,10")
-@quickly(data=(), batch=())
-def main(data: tuple[str, ...], batch: tuple[int, ...], fanouts: str) -> None:
+@question(data=(), batch=())
+def main(
+    data: tuple[str, ...] = ("citeseer", "mag_cut10", "heco_dblp", "aifb"), batch: tuple[int, ...] = (128, 1024),
+    fanouts: str = "10;15,10",
+) -> None:  # fmt: skip
     torch.set_num_threads(1)
     rates = ("M edges/s (ours)", "M edges/s (DGL)", "ratio")
     table = Table("Batches of seeds", ("graph", "seeds", "fanouts", "ms (ours)", "ms (DGL)", *rates), keys=3)

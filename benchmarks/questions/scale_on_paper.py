@@ -15,8 +15,8 @@ from typing import NamedTuple
 import click
 import torch
 
+from benchmarks.options import question
 from dacergnn import modules
-from dacergnn.cli.options import numbers
 from dacergnn.config import TYPICAL_RATES, Config, Rates
 from dacergnn.cost import program_cost
 from dacergnn.graph.profile import Profile
@@ -105,16 +105,15 @@ def estimate(model: str, sizes: dict[str, int], rates: Rates) -> tuple[float, in
     return sum(cost.seconds(rates) for cost in costs), compiled.need(sizes, mask).peak + 4 * FEATURES * sizes["NS"]
 
 
-@click.command()
-@click.option("--machines", default="16,64,256", callback=numbers, show_default=True)
-def main(machines: tuple[int, ...]) -> None:
+@question(machines=(), models=())
+def main(machines: tuple[int, ...] = (16, 64, 256), models: tuple[str, ...] = ("RGCN", "RGAT", "HGT")) -> None:
     """Prints a row for each model, graph and number of machines."""
     sizes, _ = part_sizes(MAG, 1)
-    for model in ("RGCN", "RGAT", "HGT"):
+    for model in models:
         seconds, need = estimate(model, sizes, TYPICAL_RATES["cpu"])
         click.echo(f"{model:5} {MAG.name}, two cores: {seconds:.2f} s, {need / 1e9:.2f} GB")
     for graph in (MAG240M, LARGEST):
-        for model in ("RGCN", "RGAT", "HGT"):
+        for model in models:
             for count in machines:
                 sizes, read = part_sizes(graph, count)
                 seconds, need = estimate(model, sizes, MACHINE)

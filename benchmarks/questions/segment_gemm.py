@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import click
 import torch
 
-from benchmarks.suite import quickly
+from benchmarks.options import question
 from dacergnn import HeteroGraph, parse
 from dacergnn.bench.measure import Timing, interleave
 from dacergnn.bench.scatter import NOTE, marked
-from dacergnn.cli.options import names
 from dacergnn.runtime.executable import Executable
 from dacergnn.sdfg_passes import Context, SelectAdjacency
 from dacergnn.tables import Table
@@ -65,9 +64,9 @@ def gradient(g, x: NS[{k}], z: NS[{m}]):
 """
 # Layers of citation graphs (their words, 16 to 256 hidden channels), of Amazon's products, and of relational graphs.
 SHAPES = (
-    "3327x3703x256,3327x3703x64,2708x1433x16,2708x1433x64,19717x500x64,19717x500x256,13752x767x64,8285x64x64,"
-    "50000x128x128,100000x128x64,100000x256x256,200000x64x64"
-)
+    "3327x3703x256", "3327x3703x64", "2708x1433x16", "2708x1433x64", "19717x500x64", "19717x500x256", "13752x767x64",
+    "8285x64x64", "50000x128x128", "100000x128x64", "100000x256x256", "200000x64x64",
+)  # fmt: skip
 
 
 def compiled(text: str, graph: HeteroGraph, inputs: list[torch.Tensor] | None = None) -> Callable[[], object]:
@@ -112,7 +111,7 @@ def typed(rows: int, types: int, features: int, repeat: int) -> None:
         click.echo(f"{name:32s} {rate.value:8.1f} GFLOP/s {rate.over(peer):>7s} x")
 
 
-def untyped(shape: str, repeat: int) -> list[str]:
+def rates_of(shape: str, repeat: int) -> list[str]:
     """Returns the shape, the rates of a product and of the gradient of its weight, and their ratios to torch.mm's."""
     n, k, m = map(int, shape.split("x"))
     graph = HeteroGraph.from_arrays(torch.zeros(2, 0, dtype=torch.long), None, num_nodes=n)
@@ -129,25 +128,21 @@ def untyped(shape: str, repeat: int) -> list[str]:
     return cells
 
 
-@click.command()
-@click.option("--rows", default=200_000, show_default=True)
-@click.option("--types", default=100, show_default=True)
-@click.option("--features", default=64, show_default=True)
-@click.option("--untyped", "one_weight", is_flag=True, help="Products with one weight, of --shapes.")
-@click.option(
-    "--shapes", default=SHAPES, callback=names, show_default=True, help="Rows x columns x columns of the products."
-)
-@click.option("--threads", default=2, show_default=True)
-@click.option("--repeat", default=30, show_default=True)
-@quickly(rows=20_000, shapes=(), repeat=3)
+@question(rows=20_000, shapes=(), repeat=3)
 def main(
-    rows: int, types: int, features: int, one_weight: bool, shapes: tuple[str, ...], threads: int, repeat: int
-) -> None:
-    """Print medians of interleaved runs, in GFLOP/s, and ratios to torch.mm."""
+    rows: int = 200_000, types: int = 100, features: int = 64, untyped: bool = False,
+    shapes: tuple[str, ...] = SHAPES, threads: int = 2, repeat: int = 30,
+) -> None:  # fmt: skip
+    """Print medians of interleaved runs, in GFLOP/s, and ratios to torch.mm.
+
+    Args:
+        untyped: Products with one weight, of --shapes.
+        shapes: Rows x columns x columns of the products.
+    """
     torch.set_num_threads(threads)
     click.echo(NOTE)
-    if not one_weight:
+    if not untyped:
         typed(rows, types, features, repeat)
         return
     headings = ("shape", "torch.mm", "product", "ratio", "torch.mm", "gradient", "ratio")
-    click.echo(Table("", headings, rows=(untyped(shape, repeat) for shape in shapes)).markdown())
+    click.echo(Table("", headings, rows=(rates_of(shape, repeat) for shape in shapes)).markdown())

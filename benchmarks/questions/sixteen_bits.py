@@ -12,14 +12,13 @@ import click
 import torch
 from torch import Tensor, nn
 
+from benchmarks.options import question
 from benchmarks.relational.settings import MODELS
-from benchmarks.suite import quickly
 from dacergnn import HeteroGraph, datasets
 from dacergnn.bench.measure import interleave
 from dacergnn.bench.memory import peak_growth, return_freed
 from dacergnn.bench.scatter import Ratio, Steady, marked, noted, ratio_cell, with_left_out
 from dacergnn.cli.named_layers import native_layer
-from dacergnn.cli.options import names
 from dacergnn.runtime.pool import POOL
 from dacergnn.tables import Table
 
@@ -53,11 +52,8 @@ def peak(layer: nn.Module, train: Callable[[], object], rows: int, dtype: torch.
     return (growth + held) / 2**20
 
 
-@click.command()
-@click.option("--data", default="bgs~,biokg~,am~", callback=names, show_default=True)
-@click.option("--repeat", default=9, show_default=True)
-@quickly(data=(), repeat=3)
-def main(data: tuple[str, ...], repeat: int) -> None:
+@question(data=(), repeat=3)
+def main(data: tuple[str, ...] = ("bgs~", "biokg~", "am~"), repeat: int = 9) -> None:
     """Measures every layer on every graph."""
     return_freed()
     names = [str(dtype).removeprefix("torch.") for dtype in TYPES[1:]]

@@ -11,6 +11,7 @@ The last two commands may run where the system limits its memory, with the pages
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import click
@@ -29,9 +30,17 @@ FEATURES = 64
 CHUNK = 1 << 18
 
 
-@click.group()
-def main() -> None:
+@click.group(invoke_without_command=True)
+@click.option("--quick", is_flag=True, help="Run all commands on a small graph.")
+@click.pass_context
+def main(context: click.Context, quick: bool) -> None:
     """Measure steps in files."""
+    if quick:
+        with TemporaryDirectory() as folder:
+            for arguments in (["make", "am~0.005", folder], ["encode", folder], ["run", "rgcn", folder]):
+                main(arguments, standalone_mode=False)
+    elif context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @main.command()

@@ -25,11 +25,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.options import question
+from benchmarks.relational.settings import MODELS
 from benchmarks.standalone import Standalone
-from benchmarks.suite import quickly
 from dacergnn import HeteroGraph, datasets
 from dacergnn.cli.named_layers import native_layer
-from dacergnn.cli.options import names, numbers
 from dacergnn.modules.graph_layer import GraphLayer
 from dacergnn.modules.variant import Variant
 from dacergnn.native.build import compiler_command, own_flags
@@ -162,13 +162,11 @@ def measured(variant: Variant, graph: HeteroGraph, threads: int, repeat: int) ->
         yield from zip((f"{role} {name}" for name in names), operators(run.notes, threads), strict=True)
 
 
-@click.command()
-@click.option("--data", default="fb15k237,bgs~,biokg~,am~", callback=names, show_default=True)
-@click.option("--models", default="rgcn,rgat,hgt", callback=names, show_default=True)
-@click.option("--threads", default="16", callback=numbers, show_default=True)
-@click.option("--repeat", default=3, show_default=True)
-@quickly(data=(), models=(), threads=(), repeat=1)
-def main(data: tuple[str, ...], models: tuple[str, ...], threads: tuple[int, ...], repeat: int) -> None:
+@question(data=(), models=(), threads=(), repeat=1)
+def main(
+    data: tuple[str, ...] = ("fb15k237", "bgs~", "biokg~", "am~"), models: tuple[str, ...] = MODELS,
+    threads: tuple[int, ...] = (16,), repeat: int = 3,
+) -> None:  # fmt: skip
     """Measures a training step of every layer on every graph."""
     headings = ("graph", "layer", "threads", "busiest / mean", "of the worst operator", "outside of loops")
     table = Table("Shares of threads", headings, keys=3)

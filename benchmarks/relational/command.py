@@ -12,71 +12,39 @@ from pathlib import Path
 
 import click
 
-from benchmarks.relational.record import Line, is_complete
+from benchmarks.options import settings
+from benchmarks.relational.record import is_complete
 from benchmarks.relational.report import candidate_table, geomean_table, geometric_means, row_table
-from benchmarks.relational.settings import AGAINST, MODELS, BenchSettings
-from benchmarks.suite import duration, end, quickly, resumed_json_option, terminal, threads_option
-from dacergnn.bench.measure import MODES
-from dacergnn.bench.rates import PRECISIONS
+from benchmarks.relational.settings import BenchSettings
+from benchmarks.rows import OURS, Group, grouped
+from benchmarks.suite import duration, end, json_option, quickly, terminal
 from dacergnn.bench.scatter import marked, noted
-from dacergnn.cli.options import data_option, device_option, names, numbers, rates_option
-from dacergnn.config import Rates
+from dacergnn.cli.options import numbers
+from dacergnn.json_lines import Row
 from dacergnn.plan import Plan
 from dacergnn.tables import Table, terminal_width
 
 
 @click.command()
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
-@data_option(*BenchSettings.data)
-@click.option("--mode", default=",".join(MODES), callback=names, show_default=True, help="infer, train.")
-@click.option(
-    "--against",
-    default=",".join(AGAINST),
-    callback=names,
-    show_default=True,
-    help="Peers: the libraries' layers and careful plain PyTorch; on a device also grouped (torch's products of "
-    "groups).",
-)
-@click.option(
-    "--layers",
-    default="",
-    callback=names,
-    help="Parts of names: only these of the libraries' layers run (some take minutes).",
-)
-@click.option("--level", default="O2", callback=names, show_default=True, help="Levels of ours: O0, hector, O2.")
+@quickly(models=(), data=(), modes=(), against=(), levels=(), repeat=3, budget_s=0.3, memory=False, compiled=False)
+@settings(BenchSettings, modes="mode", levels="level", precision="dtype")
 @click.option("--plan", metavar="FILE", help="Plan to compile ours by, as `dacergnn tune run --out` writes it.")
 @click.option("--hidden", default="64", callback=numbers, show_default=True, help="Features in and out, such as 32,64.")
-@click.option("--repeat", default=30, show_default=True, type=click.IntRange(1), help="Most rounds of a case.")
-@click.option("--budget", default=20.0, show_default=True, help="Seconds for the timing of one case; "
-              "builds, validation, --compiled and --memory come on top.")  # fmt: skip
-@threads_option
-@device_option
-@click.option("--seed", default=0, show_default=True, help="Of features, labels, parameters, synthetic graphs.")
-@click.option("--memory/--no-memory", default=True, help="Measure peak memory, each in a process of its own.")
 @click.option("--compiled/--no-compiled", default=None, help="Try the libraries' layers with torch.compile; by "
               "default not on a device.")  # fmt: skip
-@click.option("--ours/--no-ours", default=True, help="Leave our own layers out to see the peers alone.")
 @click.option("--all", "everything", is_flag=True, help="Print a table of all candidates of every case.")
 @click.option("--wide", is_flag=True, help="Print all columns, in parts if the terminal is too narrow.")
 @click.option("--overhead", is_flag=True, help="Only print what a call costs besides its kernels.")
-@resumed_json_option
-@click.option("--dtype", default="float32", type=click.Choice(list(PRECISIONS)), show_default=True,
-              help="On a device.")  # fmt: skip
-@rates_option
+@json_option
 @click.option("--arch", type=int, help="Compute capability to build for, such as 90; that of the device by default.")
 @click.option("--time-limit", default=math.inf, help="Seconds for all; what is not begun is left out.")
-@click.option("--trial-limit", default=BenchSettings.trial_limit_s, show_default=True,
-              help="Seconds that a process has for each candidate, with its build.")  # fmt: skip
 @click.option("--build-ahead", is_flag=True, help="Build kernels for a device while earlier cases are measured.")
 @click.option("--build", is_flag=True, help="Build the kernels of all cases for a device and measure nothing.")
 @click.option("--markdown", "table", type=click.Path(dir_okay=False, path_type=Path), help="Write the tables here.")
-@quickly(models=(), data=(), mode=(), against=(), level=(), repeat=3, budget=0.3, memory=False, compiled=False)
 def relational(
-    models: tuple[str, ...], data: tuple[str, ...], mode: tuple[str, ...], against: tuple[str, ...],
-    layers: tuple[str, ...], level: tuple[str, ...], plan: str | None, hidden: tuple[int, ...], repeat: int,
-    budget: float, threads: int, device: str, seed: int, memory: bool, compiled: bool | None, ours: bool,
-    everything: bool, wide: bool, overhead: bool, path: Path | None, dtype: str, rates: Rates | None,
-    arch: int | None, time_limit: float, trial_limit: float, build_ahead: bool, build: bool, table: Path | None,
+    settings: BenchSettings, plan: str | None, hidden: tuple[int, ...], compiled: bool | None, everything: bool,
+    wide: bool, overhead: bool, path: Path | None, arch: int | None, time_limit: float, build_ahead: bool, build: bool,
+    table: Path | None,
 ) -> None:  # fmt: skip
     """Measure compiled layers against those of PyG, DGL and plain PyTorch.
 
@@ -85,20 +53,19 @@ def relational(
 
     The exit status is 75 if time was too short.
     """
-    deadline, widths = time.monotonic() + time_limit, hidden or (0,)
-    settings = BenchSettings(
-        models, data, mode, against, level, widths[0], repeat, memory, layers,
-        device == "cpu" if compiled is None else compiled, ours, threads, seed, budget, trial_limit,
-        device="cuda" if build else device, plan="" if plan is None else Plan.load(plan).to_json(), precision=dtype,
-        architectures=None if arch is None else (arch,), rates=rates,
+    deadline, device = time.monotonic() + time_limit, settings.device
+    chosen = replace(
+        settings, compiled=device == "cpu" if compiled is None else compiled, device="cuda" if build else device,
+        plan="" if plan is None else Plan.load(plan).to_json(), architectures=None if arch is None else (arch,),
     )  # fmt: skip
+    all_settings = [replace(chosen, hidden=width) for width in hidden or (0,)]
+    settings = all_settings[0]
     console = terminal()
     if overhead and device != "cpu":
         raise click.UsageError("--overhead measures calls on the processor; leave --device out.")
     if overhead:
         click.echo(_overhead_table(settings))
         return
-    all_settings = [replace(settings, hidden=width) for width in widths]
     from benchmarks.relational.builds import build_all
     from benchmarks.relational.runner import cases_of, run
 
@@ -107,25 +74,24 @@ def relational(
         sys.exit(not build_all(cases))
     click.echo(textwrap.fill(_announced(settings, len(cases)), terminal_width()), err=True)
 
-    def on_case(lines: Sequence[Line]) -> None:
-        for line in lines if everything else ():
-            console.print(f"{candidate_table(line)}\n", markup=False, highlight=False, soft_wrap=True)
+    def on_case(rows: Sequence[Row]) -> None:
+        if everything:
+            console.print(f"{candidate_table(Group(tuple(rows)))}\n", markup=False, highlight=False, soft_wrap=True)
 
     about = asdict(settings) | {"hidden": hidden}
-    lines = run(
+    rows = run(
         *all_settings, path=path, console=console, on_case=on_case, deadline=deadline, ahead=build_ahead, settings=about
     )
-    tables = [row_table(lines), geomean_table(geometric_means(lines))]
+    tables = [row_table(rows), geomean_table(geometric_means(rows))]
     click.echo("\n\n".join([tables[0].text(wide=wide), tables[1].text()]))
     if table is not None:
         table.write_text("\n\n".join(one.markdown() for one in tables) + "\n")
-    left = len(cases) - sum(is_complete(line, replace(settings, against=())) for line in lines)  # some are absent
+    left = len(cases) - sum(all(is_complete(settings, row) for row in case.rows) for case in grouped(rows))
     if left and time.monotonic() > deadline:
         click.echo(f"{left} cases are left; call again with the same --json.")
         sys.exit(75)
-    own = [(line, c) for line in lines for c in line["candidates"] if c["library"] == "ours"]
-    wrong = [(line, c) for line, c in own if c["status"] in ("wrong", "failed")]
-    end(console, [f"{line['model']} on {line['data']}, {line['mode']}: {c['status']} {c['note']}" for line, c in wrong])
+    wrong = [row for row in rows if row["library"] == OURS and row["status"] in ("wrong", "failed")]
+    end(console, [f"{row['model']} on {row['data']}, {row['mode']}: {row['status']} {row['note']}" for row in wrong])
 
 
 def _announced(settings: BenchSettings, cases: int) -> str:

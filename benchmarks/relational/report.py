@@ -1,13 +1,14 @@
-"""Makes tables of the lines of a run, and their geometric means."""
+"""Makes tables of the rows of a run, and their geometric means."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from benchmarks.relational.record import Line, Summary, label_of
+from benchmarks.rows import OURS, Group, grouped, label, least
 from dacergnn.bench.rates import BEATEN
-from dacergnn.bench.scatter import Ratio, Steady, marked, noted, ratio_cell, time_cell
+from dacergnn.bench.scatter import Ratio, Steady, marked, noted, ratio_cell, scatters, time_cell
+from dacergnn.json_lines import Row
 from dacergnn.tables import Table
 
 LIBRARIES, PLAIN = ("pyg", "dgl", "compiled"), ("torch", "grouped")
@@ -17,22 +18,31 @@ Means = dict[tuple[str, str], tuple[Steady, Steady, int]]
 mode."""
 
 
-def geometric_means(lines: Sequence[Line]) -> Means:
+def geometric_means(rows: Sequence[Row]) -> Means:
     """Returns the ratios over the data sets by model and mode.
 
     Where several levels were measured, those after the first stand under "<mode>@<level>"; where several numbers of
     features were, they stand under "<model> <features>".
     """
-    several = len({line["hidden"] for line in lines}) > 1
-    groups: dict[tuple[str, str], list[tuple[Ratio | None, Ratio | None]]] = {}
-    for line in lines:
-        case = Summary(line)
-        for level in case.levels:
-            mode = line["mode"] if level == case.levels[0] else f"{line['mode']}@{level}"
-            model = f"{line['model']} {line['hidden']}" if several else line["model"]
-            groups.setdefault((model, mode), []).append((case.ratio(level, *LIBRARIES), case.ratio(level, *PLAIN)))
+    ratios: dict[tuple[str, str], list[tuple[Ratio | None, Ratio | None]]] = {}
+    for case in grouped(rows):
+        levels = _levels(case)
+        for own in levels:
+            mode = case["mode"] if own is levels[0] else f"{case['mode']}@{own['name']}"
+            both = case.speedup(own, "ms", *LIBRARIES), case.speedup(own, "ms", *PLAIN)
+            ratios.setdefault((_model(case, rows), mode), []).append(both)
     return {key: (Steady.of(a for a, _ in both), Steady.of(b for _, b in both), len(both))
-            for key, both in groups.items()}  # fmt: skip
+            for key, both in ratios.items()}  # fmt: skip
+
+
+def _levels(case: Group) -> list[Row]:
+    """Returns the rows of ours, also of those that failed; steps that are replayed count as levels of their own."""
+    return [row for row in case.rows if row["library"] == OURS]
+
+
+def _model(case: Group, rows: Sequence[Row]) -> str:
+    """Returns the model of a case, with its features where several numbers of them were measured."""
+    return f"{case['model']} {case['hidden']}" if len({row["hidden"] for row in rows}) > 1 else case["model"]
 
 
 def number_cell(value: float | None, digits: int = 3) -> str:
@@ -40,36 +50,36 @@ def number_cell(value: float | None, digits: int = 3) -> str:
     return "-" if value is None else f"{value:.{digits}g}"
 
 
-def row_table(lines: Sequence[Line]) -> Table:
+def row_table(rows: Sequence[Row]) -> Table:
     """Returns a row for each level of ours in each case, with times in milliseconds and memory in MB.
 
-    The layer is our time without the loss, which the bound leaves out as well. The leanest library layer is that with
-    the smallest peak of those that finish.
+    The layer is our time without the loss, which inference and the bound leave out as well. The leanest library layer
+    is that with the smallest peak of those that finish.
     """
     headings = ("model", "data", "mode", "level", "ours", "layer", "fastest library", "library", "library / ours",
                 "fastest torch", "torch", "torch / ours", "bound", "layer / bound", "peak MB", "leanest library MB",
                 "max error")  # fmt: skip
-    peers = ("fastest library", "fastest torch")
-    levels = () if any(len(Summary(line).levels) > 1 for line in lines) else ("level",)
+    peers, cases = ("fastest library", "fastest torch"), grouped(rows)
+    levels = () if any(len(_levels(case)) > 1 for case in cases) else ("level",)
     extra = (*levels, *peers, "layer", "bound", "leanest library MB", "max error")
     table = Table("Time of one layer (ms)", headings, keys=3, words=("level", *peers), extra=extra)
-    several, apart = len({line["hidden"] for line in lines}) > 1, 0
-    for line in lines:
-        case, bound = Summary(line), line["bound_ms"]
-        peaks = [c["peak_mb"] for c in case.candidates if c["library"] in LIBRARIES and c["peak_mb"] is not None]
-        for level in case.levels or [""]:
-            own, (layer, scattering) = case.own(level) or {}, case.layer(level)
-            library, plain = (case.peer(*kinds, replayed=own.get("replayed", False)) for kinds in (LIBRARIES, PLAIN))
+    apart, nothing = 0, {"name": "-", "status": "not measured"}
+    for case in cases:
+        bound, leanest = case["bound_ms"], least(case.peers(*LIBRARIES), "peak_mb")
+        time = "ms" if case["mode"] == "infer" else "layer_ms"
+        for own in _levels(case) or [nothing]:
+            layer, scattering, replayed = own.get(time), scatters(own, time), own.get("replayed", False)
+            library, plain = (least(case.peers(*kinds, replayed=replayed), "ms") for kinds in (LIBRARIES, PLAIN))
             cells = [
-                f"{line['model']} {line['hidden']}" if several else line["model"], line["data"], line["mode"],
-                level or "-", time_cell(own) if own.get("ms") else own.get("status", "not measured").partition(" ")[0],
+                _model(case, rows), case["data"], case["mode"], own["name"],
+                time_cell(own) if own.get("ms") else own["status"].partition(" ")[0],
                 marked(number_cell(layer), scattering),
-                "-" if library is None else label_of(library), time_cell(library),
-                ratio_cell(case.ratio(level, *LIBRARIES), ".3g"),
-                "-" if plain is None else label_of(plain), time_cell(plain),
-                ratio_cell(case.ratio(level, *PLAIN), ".3g"), number_cell(bound),
+                "-" if library is None else label(library), time_cell(library),
+                ratio_cell(case.speedup(own, "ms", *LIBRARIES), ".3g"),
+                "-" if plain is None else label(plain), time_cell(plain),
+                ratio_cell(case.speedup(own, "ms", *PLAIN), ".3g"), number_cell(bound),
                 marked(number_cell(layer / bound if layer else None), scattering), number_cell(own.get("peak_mb")),
-                number_cell(min(peaks, default=None)), number_cell(own.get("max_error"), 2),
+                time_cell(leanest, "peak_mb"), number_cell(own.get("max_error"), 2),
             ]  # fmt: skip
             table.add_row(*cells)
             if (layer or math.inf) < bound:
@@ -80,15 +90,14 @@ def row_table(lines: Sequence[Line]) -> Table:
     return noted(table)
 
 
-def candidate_table(line: Line) -> Table:
+def candidate_table(case: Group) -> Table:
     """Returns a table of every candidate of one case, fastest first."""
     headings = ("candidate", "ms", "p20", "p80", "peak MB", "max error", "status")
-    table = Table(f"{line['model']} on {line['data']}, {line['mode']}", headings, words=("status",))
-    ordered = sorted(line["candidates"], key=lambda c: math.inf if c["ms"] is None else c["ms"])
-    for c in ordered:
-        error = number_cell(c["max_error"], 2) if c["function"] == "same" else "other function"
-        numbers = [time_cell(c), *(number_cell(c.get(key)) for key in ("p20_ms", "p80_ms", "peak_mb"))]
-        table.add_row(label_of(c), *numbers, error, f"{c['status']} {c['note']}".strip())
+    table = Table(f"{case['model']} on {case['data']}, {case['mode']}", headings, words=("status",))
+    for row in sorted(case.rows, key=lambda row: math.inf if row["ms"] is None else row["ms"]):
+        error = number_cell(row["max_error"], 2) if row["function"] == "same" else "other function"
+        numbers = [time_cell(row), *(number_cell(row.get(key)) for key in ("p20_ms", "p80_ms", "peak_mb"))]
+        table.add_row(label(row), *numbers, error, f"{row['status']} {row['note']}".strip())
     return noted(table)
 
 

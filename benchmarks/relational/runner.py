@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -23,9 +22,9 @@ from benchmarks.relational.bound import bound
 from benchmarks.relational.builds import Case, built_ahead
 from benchmarks.relational.candidate import Candidate
 from benchmarks.relational.experiment import LAYER, Layers, loaded, wanted
-from benchmarks.relational.record import Line, about, case_line, is_complete
+from benchmarks.relational.record import fields_of, is_complete, row_of
 from benchmarks.relational.settings import BenchSettings
-from benchmarks.suite import Tell, results, run_cases
+from benchmarks.suite import Tell, known, run_cases
 from dacergnn.bench.measure import HOPELESS
 from dacergnn.bench.rates import measure_rates, precision
 from dacergnn.bench.runner import Limits, measure
@@ -45,11 +44,11 @@ def cases_of(*all_settings: BenchSettings) -> list[Case]:
 def run(
     *all_settings: BenchSettings, path: Path | None = None, deadline: float = math.inf, ahead: bool = False,
     **options: Any,
-) -> list[Line]:  # fmt: skip
-    """Measures every case of settings that differ in the number of features, and returns their lines.
+) -> list[Row]:  # fmt: skip
+    """Measures every case of settings that differ in the number of features, and returns their rows.
 
     Args:
-        path: Lines are appended to this file; complete ones in it are not measured again.
+        path: Rows are appended to this file; complete ones in it are not measured again.
         deadline: A value of time.monotonic() after which nothing is measured.
         ahead: Whether kernels of later cases are built meanwhile.
         options: Those of `run_cases`.
@@ -66,23 +65,25 @@ def run(
     ]
     threads = torch.get_num_threads()
     torch.set_num_threads(first.threads)  # the machine is measured in this process
-    known = {json.dumps(line["case"]): line for line in results(path) if "case" in line}
+    complete = partial(is_complete, first)
 
-    def earlier(case: Case) -> list[Line] | None:
-        line = known.get(json.dumps(_identity(*case)))
-        return [line] if line is not None and is_complete(line, case[0]) else None
+    def fields(case: Case) -> list[Row]:
+        return [fields_of(*case, candidate.named) for candidate in wanted(case[1].model, case[0])]
 
-    left = [case for case in cases if ahead and earlier(case) is None]
+    done = known(cases, fields, path, complete) if ahead else ()
+    left = [case for case, rows in zip(cases, done, strict=False) if rows is None]
     try:
         with built_ahead(left) as builds:
 
-            def measured(case: Case, tell: Tell) -> list[Line]:
+            def measured(case: Case, tell: Tell) -> list[Row]:
                 if case[1] in builds:
                     wait([builds[case[1]]], None if math.isinf(deadline) else max(deadline - time.monotonic(), 0))
-                return [_line(*case, deadline, tell)]
+                return _rows(*case, deadline, tell)
 
             options |= {"absent": absent} if absent else {}
-            return run_cases(cases, measured, path=path, earlier=earlier, deadline=deadline, **options)
+            return run_cases(
+                cases, measured, path=path, fields=fields, complete=complete, deadline=deadline, **options
+            )  # fmt: skip
     finally:
         torch.set_num_threads(threads)
 
@@ -100,12 +101,7 @@ def _absent(settings: BenchSettings) -> dict[str, str]:
     return absent
 
 
-def _identity(settings: BenchSettings, case: Layers) -> Row:
-    """Returns what all results of a case depend on."""
-    return {**asdict(case), "threads": settings.threads, "plan": settings.plan, "layers": [*settings.layers]}
-
-
-def _line(settings: BenchSettings, case: Layers, deadline: float, tell: Tell) -> Line:
+def _rows(settings: BenchSettings, case: Layers, deadline: float, tell: Tell) -> list[Row]:
     tell(f"{case}: measuring the machine")
     sizes = _sizes(case.data, case.hidden, case.seed, case.device)
     with precision(case.precision):
@@ -114,11 +110,10 @@ def _line(settings: BenchSettings, case: Layers, deadline: float, tell: Tell) ->
         torch.cuda.empty_cache()  # leaves the memory to the processes that measure
     rows = measured(case, wanted(case.model, settings), settings, deadline, tell)
     least = bound(case.model, case.mode, sizes, case.hidden, rates, case.dtype.itemsize)
-    return case_line(
-        case.model, case.data, case.mode, rows, least, case=_identity(settings, case), precision=case.precision,
-        hidden=case.hidden, against=[*settings.against], edges=sizes["E"], sizes=sizes, rates=asdict(rates),
-        compiled=settings.compiled, memory=settings.memory,
-    )  # fmt: skip
+    facts = {f"bound_{name}": value for name, value in asdict(least).items()}
+    facts |= {f"machine_{name}": value for name, value in asdict(rates).items()} | {"edges": sizes["E"]}
+    facts |= {"tried_compiled": settings.compiled, "tried_memory": settings.memory}
+    return [fields_of(settings, case, name) | facts | row for name, row in rows.items()]
 
 
 @lru_cache(maxsize=1)
@@ -129,7 +124,7 @@ def _sizes(data: str, hidden: int, seed: int, device: str) -> dict[str, int]:
 
 def measured(
     case: Layers, candidates: list[Candidate], settings: BenchSettings, deadline: float, tell: Tell
-) -> list[Row]:
+) -> dict[Named, Row]:
     """Returns the rows of candidates, and of the variants of those that are promising."""
     names = {candidate.named: candidate for candidate in candidates}
     limits = Limits(
@@ -142,7 +137,7 @@ def measured(
     found = together([*names], weighed=weighed)
     for variants in _variants(case, found, settings):
         found |= _beside(variants, found, f"{case.mode}_", together)
-    return [_row(name, names[name.base].function, row, case.mode) for name, row in found.items()]
+    return {name: row_of(name, names[name.base].function, row, case.mode) for name, row in found.items()}
 
 
 def _variants(case: Layers, found: Mapping[Named, Row], settings: BenchSettings) -> Iterator[dict[Named, Named]]:
@@ -179,9 +174,3 @@ def _beside(
             scaled = {key: scale * value for key, value in row.items() if key.endswith("_ms")}
             rows[variant] = row | scaled | {"note": "measured apart"}
     return rows
-
-
-def _row(name: Named, function: str, found: Row, mode: str) -> Row:
-    """Returns what was found of a candidate, with times under the names that all modes have."""
-    same = {"same_as": found["same_as"].name} if "same_as" in found else {}
-    return about(name, function) | {key.removeprefix(f"{mode}_"): value for key, value in found.items()} | same

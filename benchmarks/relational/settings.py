@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dacergnn.bench.measure import MODES
+from dacergnn.bench.rates import PRECISIONS
 from dacergnn.config import Config, Rates
 from dacergnn.errors import DacergnnError
 from dacergnn.plan import Plan
@@ -19,7 +20,27 @@ MORE = ("grouped",)
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """Describes a run: every combination of models, data and modes is one case, measured at every level."""
+    """Describes a run: every combination of models, data and modes is one case, measured at every level.
+
+    Args:
+        models: Comma-separated.
+        data: Names of graphs.
+        modes: infer, train.
+        against: Peers: the libraries' layers and careful plain PyTorch; on a device also grouped (torch's products of
+            groups).
+        levels: Levels of ours: O0, hector, O2.
+        repeat: Most rounds of a case.
+        memory: Measure peak memory, each in a process of its own.
+        layers: Parts of names, such as RelGraphConv: only these of the libraries' layers run (some take minutes).
+        ours: Leave our own layers out to see the peers alone.
+        threads: Threads of all programs.
+        seed: Of features, labels, parameters, synthetic graphs.
+        budget_s: Seconds for the timing of one case; builds, validation, --compiled and --memory come on top.
+        trial_limit_s: Seconds that a process has for each candidate, with its build.
+        device: Where everything runs: "cpu" or "cuda".
+        precision: On a device.
+        rates: Rates that our layers are compiled by; None for typical ones.
+    """
 
     models: tuple[str, ...] = MODELS
     data: tuple[str, ...] = ("aifb", "mutag", "fb15k237", "bgs~")
@@ -28,32 +49,24 @@ class BenchSettings:
     levels: tuple[str, ...] = ("O2",)
     hidden: int = 64
     repeat: int = 30
-    """Rounds of the interleaved measurement."""
     memory: bool = True
-    """Tells whether to measure peak memory, each candidate in its own process."""
     layers: tuple[str, ...] = ()
-    """Parts of names, such as ``RelGraphConv``: only library layers with such a name run; by default all."""
     compiled: bool = True
     """Tells whether to try the libraries' layers through torch.compile, too."""
     ours: bool = True
     threads: int = 2
     seed: int = 0
     budget_s: float = 20.0
-    """Time for the interleaved measurement of one case; what precedes and follows it is not counted."""
     trial_limit_s: float = 300.0
-    """Time for each candidate of a process: start, graph, steps and, where it is compiled, compilation."""
     memory_limit: int = 16_000_000_000
     """A candidate estimated to need more bytes is not run."""
     device: str = "cpu"
-    """Type of torch's device that everything runs on: "cpu" or "cuda"."""
     plan: str = ""
     """The plan that our own layers are compiled by, as JSON; empty for none."""
     precision: str = "float32"
-    """One of `PRECISIONS`; all others are for devices."""
     architectures: tuple[int, ...] | None = None
     """Compute capabilities to build for; None for that of the device."""
     rates: Rates | None = None
-    """Rates of the device that our layers are compiled by; None for typical ones."""
     replay_below_ms: float = 2.0
     """Steps on a device that take less are also captured in a CUDA graph and replayed."""
 
@@ -72,6 +85,7 @@ class BenchSettings:
             ("models", self.models, MODELS),
             ("mode", self.modes, MODES),
             ("against", self.against or AGAINST, AGAINST + MORE),
+            ("dtype", (self.precision,), tuple(PRECISIONS)),
         ):
             check(option, values, known)
         if not self.data or not all(self.data):

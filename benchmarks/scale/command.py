@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import click
 
-from benchmarks.relational.settings import MODELS
+from benchmarks.options import question
+from benchmarks.relational.settings import MODELS, check
 from benchmarks.scale.limits import WithinLimits
-from benchmarks.suite import Tell, end, json_option, quickly, run_cases, terminal, threads_option
+from benchmarks.suite import end, run_cases, run_experiments, terminal
 from dacergnn.bench.process import ask
-from dacergnn.bench.runner import Limits, measure
+from dacergnn.bench.runner import Limits
 from dacergnn.bench.scatter import Ratio, marked, noted, ratio_cell, scatters
-from dacergnn.cli.options import data_option, names
 from dacergnn.config import Config
 from dacergnn.distributed import METHODS
 from dacergnn.json_lines import Row
@@ -25,64 +26,61 @@ LIMIT_S = 1800.0
 """Seconds for one process, including the graph, builds and encodings."""
 
 
-@click.command()
-@click.option("--models", default=",".join(MODELS), callback=names, show_default=True, help="Comma-separated.")
-@data_option("mag~", "wikikg2~")
-@click.option("--limits", default="4GB", callback=names, show_default=True, help="Config(memory=...), comma-separated.")
-@click.option("--hidden", default=64, show_default=True, type=click.IntRange(1), help="Features in and out.")
-@click.option("--steps", default=3, show_default=True, type=click.IntRange(1), help="Measured steps of each limit.")
-@threads_option
-@click.option("--processes", default="", callback=names, help="Numbers of processes, comma-separated: measures "
-              "full-graph training in these on this machine, instead of limits.")  # fmt: skip
-@click.option("--method", default="ranges", show_default=True, type=click.Choice(METHODS),
-              help="Divides the nodes among processes.")  # fmt: skip
-@click.option("--rounds", default="", help="A size of memory for rows of nodes, as in 500MB: processes run layers "
-              "piece by piece (DistributedGraph.run).")  # fmt: skip
-@json_option
-@quickly(models=(), data=(), limits=(), steps=1)
+@question(models=(), data=(), limits=(), steps=1)
 def scale(
-    models: tuple[str, ...], data: tuple[str, ...], limits: tuple[str, ...], hidden: int, steps: int, threads: int,
-    processes: tuple[str, ...], method: str, rounds: str, path: Path | None,
+    models: tuple[str, ...] = MODELS, data: tuple[str, ...] = ("mag~", "wikikg2~"), limits: tuple[str, ...] = ("4GB",),
+    hidden: int = 64, steps: int = 3, threads: int = 2, processes: tuple[int, ...] = (), method: str = "ranges",
+    rounds: str = "", path: Path | None = None,
 ) -> None:  # fmt: skip
     """Measure training steps within a limit of memory, or in several processes, against steps without.
 
     Steps with and without a limit run in turns in one process, and times are medians. Peaks come from processes of
     their own: what a step takes at the most beside features and parameters, with the encodings of the graph.
+
+    Args:
+        models: Comma-separated.
+        limits: Config(memory=...), comma-separated.
+        hidden: Features in and out.
+        steps: Measured steps of each limit.
+        processes: Numbers of processes, comma-separated: measures full-graph training in these on this machine, instead
+            of limits.
+        method: Divides the nodes among processes: METHODS.
+        rounds: A size of memory for rows of nodes, as in 500MB: processes run layers piece by piece
+            (DistributedGraph.run).
     """
-    if not all(count.isdecimal() and int(count) for count in processes):
-        raise click.BadParameter(
-            f"{','.join(processes)!r} holds something else than numbers, as in 1,2,4", param_hint="--processes"
-        )
+    check("method", (method,), METHODS)
+    if any(count < 1 for count in processes):
+        raise click.BadParameter("holds a number below 1", param_hint="--processes")
     if rounds and not processes:
         raise click.BadParameter("is for several processes; give --processes, too", param_hint="--rounds")
     for limit in (*limits, rounds or "1GB"):
         Config(memory=limit)  # raises an error for what is no size
 
-    def measured(case: tuple[str, str], tell: Tell) -> list[Row]:
-        model, graph = case
-        request = {"model": model, "data": graph, "hidden": hidden, "steps": steps, "threads": threads}
-        if processes:
-            return in_processes({**request, "method": method, "rounds": rounds}, processes)
-        return within(request, ["", *limits], tell)
-
     console = terminal()
-    rows = run_cases([*product(models, data)], measured, path=path, console=console)
+    options: dict[str, Any] = {"path": path, "console": console}
+    request: Row = {"hidden": hidden, "steps": steps, "threads": threads}
+    if processes:
+        requests = [{"model": model, "data": graph, **request, "method": method, "rounds": rounds}
+                    for model, graph in product(models, data)]  # fmt: skip
+        rows = run_cases(
+            requests, lambda case, _: in_processes(case, processes), **options,
+            fields=lambda case: [case | {"processes": count} for count in processes],
+        )  # fmt: skip
+    else:
+        cases = [(WithinLimits(model, graph, hidden), ["", *limits]) for model, graph in product(models, data)]
+        bounds = Limits(("train",), threads, steps, LIMIT_S, LIMIT_S, LIMIT_BYTES)
+        rows = run_experiments(
+            cases, bounds, lambda case, limit: {"model": case.model, "data": case.data, **request, "limit": limit},
+            lambda _: True, **options,
+        )  # fmt: skip
     click.echo(_table_of_processes(rows) if processes else _table(rows))
     failed = [row for row in rows if "error" in row or row.get("status", "ok") != "ok"]
     end(console, [f"{row['model']} on {row['data']}: {row.get('error') or row['note']}" for row in failed])
 
 
-def within(request: Row, names: list[str], tell: Tell) -> list[Row]:
-    """Returns a row for each limit, "" for none: times, peak and estimate, ranges, and the difference."""
-    case = WithinLimits(request["model"], request["data"], request["hidden"])
-    bounds = Limits(("train",), request["threads"], request["steps"], LIMIT_S, LIMIT_S, LIMIT_BYTES)
-    found = measure(case, names, bounds, weighed=names, progress=tell)
-    return [{**request, "limit": name, **row} for name, row in found.items()]
-
-
-def in_processes(request: Row, counts: Sequence[str]) -> list[Row]:
+def in_processes(request: Row, counts: Sequence[int]) -> list[Row]:
     """Returns a row for each number of processes: seconds, the largest peak of one, and what all receive, in bytes."""
-    rows = [{**request, "processes": int(count)} for count in counts]
+    rows = [{**request, "processes": count} for count in counts]
     return [
         row | ask("benchmarks.scale.processes.measured", row, limit_s=LIMIT_S, threads=row["threads"],
                   limit_bytes=LIMIT_BYTES)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dacergnn.bench.environment import load, write_run
 from dacergnn.bench.measure import MODES
-from dacergnn.bench.picture import COLOURS, new_figure
+from dacergnn.bench.picture import Panel, picture, save
 from dacergnn.bench.runner import Limits, measure
 from dacergnn.bench.scatter import Ratio, noted, ratio_cell, time_cell
 from dacergnn.bench.strategies import ORIGINAL, Strategies
@@ -64,27 +64,10 @@ class Comparison:
             DacergnnError: matplotlib is not installed, or does not know the format.
         """
         names = [row["candidate"] for row in self.rows]
-        figure = new_figure(3.0 + 1.2 * len(names), 4.0, "a plot of candidates")
-        times, memory = figure.subplots(1, 2)
-        width = 0.8 / len(self.modes)
-        for number, mode in enumerate(self.modes):
-            heights = [row.get(f"{mode}_ms") or 0.0 for row in self.rows]
-            places = [place + number * width for place in range(len(names))]
-            times.bar(places, heights, width, align="edge", color=COLOURS[number], label=mode)
-        memory.bar(names, [row.get("peak_mb") or 0.0 for row in self.rows], color=COLOURS[2])
-        times.set_xticks([place + 0.4 for place in range(len(names))], names)
-        times.set_ylabel("ms")
-        times.legend(frameon=False, fontsize=9)
-        memory.set_ylabel("peak MB of a training step")
-        for axes in (times, memory):
-            axes.tick_params(axis="x", labelrotation=30)
-            axes.grid(axis="y", alpha=0.25)
-            axes.set_axisbelow(True)
-        figure.suptitle(self.title, fontsize=11)
-        try:
-            figure.savefig(path, dpi=150)
-        except ValueError as error:
-            raise DacergnnError(f"{path}: {error}") from error
+        times = {mode: [row.get(f"{mode}_ms") for row in self.rows] for mode in self.modes}
+        peaks = {"peak MB of a training step": [row.get("peak_mb") for row in self.rows]}
+        panels = [Panel("time", times, names, unit="ms"), Panel("memory", peaks, names, unit="MB")]
+        save(picture(panels, self.title, what="a plot of candidates"), path)
 
 
 def compare(

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dacergnn.bench.picture import colour, new_figure
+from dacergnn.bench.picture import save as write
 from dacergnn.bench.scatter import NOTE, marked
-from dacergnn.errors import DacergnnError
 from dacergnn.profiling.operator_time import OperatorTime
 from dacergnn.sdfg_passes.compilation import ROLES
 
@@ -51,7 +51,4 @@ def save(calls: Mapping[str, Sequence[OperatorTime]], path: Path) -> None:
     if any(operator.scatters for own in bars.values() for operator in own):
         figure.supxlabel(NOTE, fontsize=7)
     figure.legend([handles[kind] for kind in kinds], kinds, loc="outside right upper", frameon=False, fontsize=9)
-    try:
-        figure.savefig(path, dpi=150)
-    except ValueError as error:
-        raise DacergnnError(f"{path}: {error}") from error
+    write(figure, path)

@@ -56,14 +56,17 @@ class CollectSettings:
 
     Args:
         draw: Returns the layer of a seed.
-        graphs: Graphs for each layer, out of ``pool`` with relations and as many without.
+        graphs: Random graphs for each layer.
+        pool: Graphs with relations to draw them from, and as many without.
         builds: Plans of a layer that lead to different code; the first is the plan that costs least on the first of
             its graphs.
         variants: Further plans for each of these that need no build of their own.
-        small, large: Shares of graphs with fewer and with more edges than most; for a large one, all runs of a layer
-            take about ten seconds, and so may be fewer than ``repeat``.
+        small: Share of graphs with fewer edges than most, as small as batches.
+        large: Share of graphs of millions of edges; for these, all runs of a layer take about ten seconds, and so may
+            be fewer than those of others.
         repeat: Runs of each sample.
         limit: Seconds that a run may take; layers on graphs that take longer are left out, but large graphs are not.
+        threads: Threads of all programs.
         device: Type of torch's device that runs them: "cpu" or "cuda".
     """
 

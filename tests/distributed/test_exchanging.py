@@ -134,7 +134,7 @@ def test_sums_that_read_rows_of_destinations_are_no_partial_sums() -> None:
 
 @pytest.mark.check
 def test_exchanged_bytes_are_measured() -> None:
-    command = [sys.executable, "-m", "benchmarks", "exchanged_bytes", "aifb", "--processes", "2"]
+    command = [sys.executable, "-m", "benchmarks", "exchanged_bytes", "--data", "aifb", "--processes", "2"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True).stdout
     rows, chosen = (int(part) for part in re.findall(r"(\d+) MB received", told))
     assert chosen < rows

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks.commands import main
-from benchmarks.learned_model import command
 from benchmarks.learned_model.common_layers import common_layer
 from benchmarks.learned_model.dataset import samples_of
 from benchmarks.learned_model.records import FORMAT, Rows
@@ -33,7 +32,22 @@ from dacergnn.tuning.graphs import random_graph
 from dacergnn.tuning.measure import RandomArrays, Runnable, TimedStep, Times
 from dacergnn.tuning.programs import random_layer
 
-TINY = CollectSettings(graphs=2, pool=2, builds=2, variants=1, repeat=3, limit=float("inf"), threads=1)
+TINY = [
+    "--graphs",
+    "2",
+    "--pool",
+    "2",
+    "--builds",
+    "2",
+    "--variants",
+    "1",
+    "--repeat",
+    "3",
+    "--limit",
+    "inf",
+    "--threads",
+    "1",
+]
 """One thread, as all tests beside others: two processes of two threads on two cores wait at every barrier."""
 
 
@@ -78,12 +92,11 @@ def samples(rows: list[Row]) -> list[tuple[int, int, str]]:
 
 
 @pytest.fixture
-def collect_into(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def collect_into() -> Callable[..., Result]:
     """Runs the command with `TINY`."""
-    monkeypatch.setattr(command, "CollectSettings", lambda *_: TINY)
 
     def run(path: Path, *options: str) -> Result:
-        return CliRunner().invoke(main, ["model", "collect", "--out", str(path), "--threads", "1", *options])
+        return CliRunner().invoke(main, ["model", "collect", "--out", str(path), *TINY, *options])
 
     return run
 

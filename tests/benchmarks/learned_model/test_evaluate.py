@@ -23,8 +23,14 @@ def test_models_are_trained_scored_and_drawn(tmp_path: Path) -> None:
     data, out, plots = (tmp_path / name for name in ("samples.jsonl", "model.npz", "plots"))
     data.write_text("".join(json.dumps(row) + "\n" for row in part))
     options = ["--epochs", "1", "--members", "2", "--pooled", "--cross-validate", "--depths", "0,1"]
-    result = CliRunner().invoke(main, ["model", "judge", "--data", str(data), *options, "--plots", str(plots)])
+    judge = ["model", "judge", "--data", str(data), *options, "--json", str(tmp_path / "judged.jsonl")]
+    result = CliRunner().invoke(main, [*judge, "--plots", str(plots)])
     assert result.exit_code == 0, result.output
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            "benchmarks.learned_model.contenders.train", lambda *_, **__: pytest.fail("it is trained again")
+        )
+        assert CliRunner().invoke(main, judge).stdout == result.stdout.partition(str(plots))[0]
     for word in ("graph network", "pooled", "trees", "terms", "analytic", "convolutions"):
         assert word in result.output
     for figure in ("predicted.png", "ranked.png"):
@@ -56,7 +62,7 @@ def test_machines_are_judged_by_what_was_learned_on_others(tmp_path: Path) -> No
     scaled = on_one_scale(samples, factors)
     half = len(samples) // 2
     assert [s.seconds for s in scaled[:half]] == pytest.approx([s.seconds for s in scaled[half:]])
-    found = on_another_machine(samples, "slow, 2 threads", Budget(epochs=1, members=1)).scores
+    found = on_another_machine(samples, "slow, 2 threads", Budget(epochs=1, members=1)).judged().scores
     assert found["graph network, fitted"].mean_error < found["graph network"].mean_error
     options = ["--data", str(first), "--data", str(second), "--epochs", "1", "--members", "1", "--machines"]
     result = CliRunner().invoke(main, ["model", "judge", *options])

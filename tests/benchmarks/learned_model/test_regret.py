@@ -18,7 +18,7 @@ from benchmarks.commands import main
 from benchmarks.learned_model import choices as command
 from benchmarks.learned_model import regret as module
 from benchmarks.learned_model.regret import regret
-from benchmarks.learned_model.searches import SEARCHES, compare
+from benchmarks.learned_model.searches import SEARCHES, Searched, compare
 from dacergnn import HeteroGraph
 from dacergnn.modules import RGAT
 from dacergnn.plan import Plan
@@ -79,14 +79,14 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     layer(torch.randn(20, 4), graph).sum().backward()
     monkeypatch.setattr(programs, "compiled_layer", lambda *given: layer)
     monkeypatch.setattr(command, "shipped", lambda: SMALL_TILES)
-    options = ["model", "regret", "--out", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
+    options = ["model", "regret", "--json", str(tmp_path / "regret.jsonl"), "--data", "aifb", "--builds", "1"]
     options += ["--evaluations", "2", "--mode", "infer", "--models", "rgat"]
     result = CliRunner().invoke(main, options)
     assert result.exit_code == 0, result.output
     assert "largest" in result.output
     refused = CliRunner().invoke(main, [*options, "--mode", "both"])
     assert refused.exit_code != 0
-    assert "mode: 'both' is not one of infer, train." in f"{refused.output} {refused.exception}"
+    assert "mode: 'both' (entry 1) is unknown; choose from infer, train" in f"{refused.output} {refused.exception}"
     monkeypatch.setattr(module, "regret", lambda *given, **more: pytest.fail("measured again"))
     again = CliRunner().invoke(main, options)
     assert again.exit_code == 0, again.output
@@ -94,6 +94,24 @@ def test_command(graph: HeteroGraph, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     drawn = CliRunner().invoke(main, [*options, "--plots", str(tmp_path)])
     assert drawn.exit_code == 0, drawn.output
     assert (tmp_path / "regret.png").stat().st_size > 1000
+
+
+def test_searches_are_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def found(*_: Any) -> dict[str, Searched]:
+        asked.append("")
+        return {name: Searched(0.9, 0.8, 3) for name in SEARCHES}
+
+    monkeypatch.setattr(command, "program_of", lambda *_: (None, 1, None))
+    monkeypatch.setattr(command, "shipped", lambda: SMALL_TILES)
+    monkeypatch.setattr(command, "compare", found)
+    options = ["model", "searches", "--data", "aifb", "--models", "rgcn,hgt", "--mode", "infer"]
+    first, again = (CliRunner().invoke(main, [*options, "--json", str(tmp_path / "rows.jsonl")]) for _ in range(2))
+    assert first.exit_code == 0, first.output
+    assert "0.800 (0.900; 3)" in first.stdout
+    assert again.stdout == first.stdout
+    assert len(asked) == 2
 
 
 @pytest.mark.interpreted

@@ -15,12 +15,13 @@ from click.testing import CliRunner
 from torch import nn
 
 from benchmarks.caching import CachingSettings, candidates, load, run
-from benchmarks.caching.analysis import choices, groups
+from benchmarks.caching.analysis import choices
 from benchmarks.caching.experiment import TaskExperiment
 from benchmarks.caching.report import tables
 from benchmarks.caching.scheme import parse
 from benchmarks.caching.task import Limits, Task
 from benchmarks.commands import main
+from benchmarks.rows import grouped
 from dacergnn.bench import runner
 from dacergnn.bench.runner import times
 from dacergnn.config import Config
@@ -264,11 +265,11 @@ def test_choices_of_auto_are_judged() -> None:
         *(row("cache_all", 20.0, hidden=32, program="7"), row("auto", 29.0, hidden=32, program="7")),
         *(row("cache_all", 20.0, hidden=64), row("auto", 5.0, hidden=64, status="failed")),
     ]
-    made = choices(groups(rows))
+    made = choices(grouped(rows))
     assert [choice.right for choice in made] == [True, False, True]
     assert [round(choice.slowdown, 2) for choice in made] == [1.01, 1.1, 1.45]
     rows += [row("cache_all", 9.0, order="transform_first"), row("cache_all", 8.0, order="aggregate_first")]
-    assert choices(groups(rows))[0].best["order"] == "aggregate_first"
+    assert choices(grouped(rows))[0].best["order"] == "aggregate_first"
 
 
 def test_tables_compare_with_the_fastest_and_the_leanest() -> None:

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +24,11 @@ from benchmarks.relational.command import relational
 from benchmarks.relational.experiment import Layers
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem, kept_problem, load_problem
-from benchmarks.relational.record import Line, Summary, is_complete
+from benchmarks.relational.record import is_complete
 from benchmarks.relational.reference import compute_reference, max_error
 from benchmarks.relational.report import geometric_means, row_table
 from benchmarks.relational.settings import BenchSettings
+from benchmarks.rows import grouped
 from dacergnn.bench import process
 from dacergnn.bench import runner as bench
 from dacergnn.bench.process import OUT_OF_MEMORY
@@ -97,37 +99,36 @@ def test_quick_steps_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates: Any = [SimpleNamespace(named=named, function="rgcn") for named in (OURS, PLAIN, LAYER)]
     rows = runner.measured(CASE, candidates, SETTINGS, math.inf, str)
     assert [[n.name for n in names] for names in asked] == [["O2", "sources", "RGCNConv"], ["O2", "O2 replayed"]]
-    assert {row["name"]: (row["ms"], row["replayed"]) for row in rows} == {
+    assert {row["name"]: (row["ms"], row["replayed"]) for row in rows.values()} == {
         "O2": (1.5, False), "sources": (8.0, False), "RGCNConv": (1.0, False), "O2 replayed": (0.5, True),
     }  # fmt: skip
-    assert rows[-1]["note"] == "measured apart"
+    assert [row["note"] for row in rows.values()][-1] == "measured apart"
     assert not any("replayed" in n.name for n in asked[0])
 
 
-def line(*rows: Row, **more: Any) -> Line:
-    candidates = [{"library": "ours", "status": "ok", "note": "", "compiled": False, "replayed": False,
-                   "max_error": None, "peak_mb": None} | row for row in rows]  # fmt: skip
-    return {"model": "rgcn", "data": "am~", "mode": "train", "hidden": 64, "bound_ms": 1.0, "candidates": candidates,
-            "against": ["torch", "grouped"], "compiled": False, "memory": True, **more}  # fmt: skip
+def case(*rows: Row) -> list[Row]:
+    shared = {"model": "rgcn", "data": "am~", "mode": "train", "hidden": 64, "bound_ms": 1.0, "library": "ours"}
+    shared |= {"status": "ok", "note": "", "tried_compiled": False, "tried_memory": True, "replayed": False}
+    return [shared | row for row in rows]
 
 
 def test_replayed_steps_are_compared_with_replayed_ones() -> None:
-    found = line({"name": "O2", "ms": 4.0}, {"name": "O2 replayed", "ms": 0.5, "replayed": True},
+    found = case({"name": "O2", "ms": 4.0}, {"name": "O2 replayed", "ms": 0.5, "replayed": True},
                  {"library": "torch", "name": "sources", "ms": 8.0},
                  {"library": "grouped", "name": "sources replayed", "ms": 2.0, "replayed": True})  # fmt: skip
-    ratios = [Summary(found).ratio(level, "torch", "grouped") for level in ("O2", "O2 replayed")]
+    (group,) = grouped(found)
+    ratios = [group.speedup(group.named(level), "ms", "torch", "grouped") for level in ("O2", "O2 replayed")]
     assert [ratio and ratio.value for ratio in ratios] == [2.0, 4.0]
-    assert [plain.mean for _, plain, _ in geometric_means([found]).values()] == pytest.approx([2.0, 4.0])
-    assert [row[10] for row in row_table([found]).rows] == ["8", "2"]
+    assert [plain.mean for _, plain, _ in geometric_means(found).values()] == pytest.approx([2.0, 4.0])
+    assert [row[10] for row in row_table(found).rows] == ["8", "2"]
 
 
-def test_complete_lines() -> None:
-    whole = line({"name": "O2", "ms": 2.0})
-    assert is_complete(whole, SETTINGS)
-    assert not is_complete(whole, replace(SETTINGS, levels=("O2", "hector")))
-    assert not is_complete(whole, replace(SETTINGS, against=("pyg",)))
-    assert not is_complete(whole, replace(SETTINGS, compiled=True))
-    assert not is_complete(line({"name": "O2", "ms": None}), SETTINGS)
+def test_complete_rows() -> None:
+    (row,) = case({"name": "O2", "ms": 2.0})
+    assert is_complete(SETTINGS, row)
+    assert not is_complete(replace(SETTINGS, compiled=True), row)
+    assert not is_complete(SETTINGS, row | {"ms": None})
+    assert is_complete(SETTINGS, row | {"ms": None, "library": "pyg"})
 
 
 def test_what_has_no_room_beside_others_is_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +235,7 @@ def test_tf32_is_left_as_it_was() -> None:
 @pytest.fixture
 def quick_answers(monkeypatch: pytest.MonkeyPatch) -> list[list[Named]]:
     """There is a device by name, on which all candidates take a second."""
-    measure, asked = answers({"O2": 1e3, "sources": 1e3})
+    measure, asked = answers({"O2": 1e3, "hector": 1e3, "sources": 1e3})
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
     monkeypatch.setattr(suite, "about_run", lambda **_: {"environment": {}})
@@ -243,7 +244,8 @@ def quick_answers(monkeypatch: pytest.MonkeyPatch) -> list[list[Named]]:
     monkeypatch.setattr(runner, "_sizes", lambda *_: dict.fromkeys("NEUVRT", 9))
     monkeypatch.setattr(runner, "measure", measure)
     plain = replace(plain_torch.candidates("rgcn")[0], name="sources")
-    monkeypatch.setattr(runner, "wanted", lambda *_: [replace(plain, name="O2", library="ours"), plain])
+    ours = partial(replace, plain, library="ours")
+    monkeypatch.setattr(runner, "wanted", lambda _, settings: [*(ours(name=n) for n in settings.levels), plain])
     return asked
 
 
@@ -259,7 +261,7 @@ def test_what_is_measured_already_is_left_out(
         assert len(quick_answers) == 1
         assert "| 1e+03 |" in table.read_text()
     assert "1 of 1 cases were in" in result.stderr
-    assert len(load(path)) == 2
+    assert len(load(path)) == 3
     monkeypatch.setattr(suite, "environment", lambda: {"cpu": "another"})
     CliRunner().invoke(relational, options)
     assert len(quick_answers) == 2

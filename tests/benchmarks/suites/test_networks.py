@@ -45,7 +45,7 @@ def test_a_hundred_steps_with_dropout_have_the_losses_of_the_original(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dropout draws the numbers of the original; rounding grows over the steps."""
-    monkeypatch.setattr("benchmarks.batches.steps.VALIDATED", 100)
+    monkeypatch.setattr("benchmarks.networks.steps.VALIDATED", 100)
     case, found = Training(name, 1000), dict[str, tuple[torch.Tensor, torch.Tensor]]()
     for candidate in (ORIGINAL, OURS):
         losses = losses_of(*case.made(candidate), case.stream())
@@ -123,9 +123,9 @@ def test_what_computes_something_else_takes_no_turns(
 def test_tables_compare_with_ours() -> None:
     about = {"network": "GCN", "edges": 250, "data": "", "status": "ok", "note": "", "max_error": 1e-8}
     times = {"train_p20_ms": 2.0, "train_p80_ms": 2.0, "train_samples": 9}
-    rows = [about | times | {"candidate": name, "train_ms": ms, "peak_mb": peak}
-            for name, ms, peak in (("PyG", 3.0, 8.0), ("ours", 2.0, 4.0))]  # fmt: skip
-    rows.append(about | {"candidate": "DGL 0", "status": "wrong", "note": "differs"})
+    rows = [about | times | {"library": library, "name": name, "train_ms": ms, "peak_mb": peak}
+            for library, name, ms, peak in (("PyG", "", 3.0, 8.0), ("ours", "ours", 2.0, 4.0))]  # fmt: skip
+    rows.append(about | {"library": "DGL", "name": "0", "status": "wrong", "note": "differs"})
     text = table(rows).markdown()
     assert "| GCN | 250 edges | PyG | 3 | 2 | 2 | 1.50 | 8 | 2.00 | 1e-08 |" in text
     assert "| GCN | 250 edges | DGL 0 | wrong |" in text
@@ -149,7 +149,7 @@ def test_a_quick_run(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["networks", *options])
     assert result.exit_code == 0, result.output
     _, *rows = load(path)
-    assert [row["candidate"] for row in rows] == [ORIGINAL, OURS]
+    assert [row["library"] for row in rows] == [ORIGINAL, OURS]
     for row in rows:
         assert (row["network"], row["edges"], row["status"]) == ("SAGE", 250, "ok")
         assert row["train_ms"] > 0

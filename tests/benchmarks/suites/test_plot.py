@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.caching.analysis import groups
-from benchmarks.caching.plot import series
-from benchmarks.caching.plot.series import MEAN, Bar, Curve, Point
+from benchmarks.caching.plot import KNOWN, MEAN, figures
 from benchmarks.commands import main
+from benchmarks.rows import grouped
+from dacergnn.bench.picture import Panel, picture
 from dacergnn.json_lines import Row
 
 TIMES = {("cora", 8): 2.0, ("cora", 16): 4.0, ("pubmed", 16): 10.0}
@@ -47,82 +47,60 @@ def rows() -> list[Row]:
     return found
 
 
-def test_speedups_are_against_the_fastest_that_ran(rows: list[Row]) -> None:
-    assert series.speedups(groups(rows), "train_ms") == [
-        Curve("cora", (8, 16), (10.0, 5.0)),
-        Curve("pubmed", (16,), (2.0,)),
-        Curve(MEAN, (8, 16), pytest.approx((10.0, 10.0**0.5))),  # type: ignore[arg-type]
-    ]
+def drawn(rows: list[Row]) -> dict[str, list[Panel]]:
+    return {name: panels for name, _, panels in figures(grouped(rows))}
+
+
+def test_all_figures_are_there(rows: list[Row]) -> None:
+    stem = "gat_layer_input_gradient"
+    found = drawn(rows)
+    assert {*found} == {
+        f"speedup_{stem}", f"format_csr_{stem}", f"schemes_{stem}", f"bars_{stem}_cora", f"bars_{stem}_pubmed", "plane",
+    }  # fmt: skip
+    _, train = found[f"speedup_{stem}"]
+    assert train.series == {"cora": [10.0, 5.0], "pubmed": [None, 2.0], MEAN: pytest.approx([10.0, 10.0**0.5])}
+    assert train.places == [8, 16]
+    assert found[f"format_csr_{stem}"][1].series == {"cora": [1.5, 1.5], "pubmed": [None, 1.5], MEAN: [1.5, 1.5]}
+    (schemes,) = found[f"schemes_{stem}"]
+    assert schemes.places == ["cora", "pubmed", MEAN]
+    assert schemes.series == {"cache_all": pytest.approx([1.5] * 3), "auto": pytest.approx([3.0] * 3)}
+    (bar,) = found[f"bars_{stem}_pubmed"]
+    assert bar.places == ["cache_all", "recompute_all", "auto", "pyg COO", "dgl eager"]
+    assert bar.series == {"forward": [5.0, 7.5, 2.5, 10.0, 5.0], "rest of the step": [15.0, 22.5, 7.5, 30.0, 15.0]}
+    assert f"schemes_{stem}" not in drawn([row for row in rows if row["name"] != "recompute_all"])
 
 
 def test_the_plane_is_relative_to_saving_everything(rows: list[Row]) -> None:
-    one = (1.0, 1.0)
-    assert series.plane(groups(rows)) == [
-        Point("cache_all", 1.0, 1.0, one, one),
-        Point("recompute_all", 0.25, 1.5, (0.25, 0.25), (1.5, 1.5)),
-        Point("auto", 0.5, 0.5, (0.5, 0.5), (0.5, 0.5)),
-    ]
+    (panel,) = drawn(rows)["plane"]
+    assert panel.series == {"cache_all": [(1, 1)], "recompute_all": [(0.25, 1.5)], "auto": [(0.5, 0.5)]}
+    assert panel.faint["auto"] == [(0.5, 0.5)] * 3
     copies = [result(d, s, "papers", ms * 2, 8.0, same_as="cache_all") for (d, s), ms in TIMES.items()]
-    assert [point.label for point in series.plane(groups([*rows, *copies]))] == ["cache_all", "recompute_all", "auto"]
+    assert [*drawn([*rows, *copies])["plane"][0].series] == ["cache_all", "recompute_all", "auto"]
     for row in rows:
         row["saved_bytes"] = 10 * row.pop("peak_mb") ** 2
     rows[1]["saved_bytes"] = 0
-    assert [point.memory for point in series.plane(groups(rows))] == pytest.approx([1.0, 1 / 24, 0.25])
-
-
-def test_bars_are_forward_and_what_is_left(rows: list[Row]) -> None:
-    assert series.bars(series.by_data(groups(rows))["pubmed"]) == [
-        Bar("cache_all", 16, 5.0, 15.0),
-        Bar("recompute_all", 16, 7.5, 22.5),
-        Bar("auto", 16, 2.5, 7.5),
-        Bar("pyg COO", 16, 10.0, 30.0),
-        Bar("dgl eager", 16, 5.0, 15.0),
-    ]
-
-
-def test_gains_are_over_saving_nothing(rows: list[Row]) -> None:
-    gains = series.gains(groups(rows))
-    means = {label: {place: steady.mean for place, steady in found.items()} for label, found in gains.items()}
-    assert means == {
-        "cache_all": pytest.approx({"cora": 1.5, "pubmed": 1.5, MEAN: 1.5}),
-        "auto": pytest.approx({"cora": 3.0, "pubmed": 3.0, MEAN: 3.0}),
-    }
-    assert series.gains(groups([row for row in rows if row["name"] != "recompute_all"])) == {}
-
-
-def test_formats_are_over_coordinates(rows: list[Row]) -> None:
-    found = groups(rows)
-    assert series.format_names(found) == ["csr"]
-    assert [curve.values for curve in series.formats(found, "csr", "train_ms")] == [(1.5, 1.5), (1.5,), (1.5, 1.5)]
+    memory = [points[0][0] for points in drawn(rows)["plane"][0].series.values()]
+    assert memory == pytest.approx([1.0, 1 / 24, 0.25])
 
 
 def test_all_figures_are_drawn(rows: list[Row], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from benchmarks.caching.plot.draw import figures
-
-    drawn = dict(figures(groups(rows)))
-    assert {*drawn} == {
-        "speedup_gat_layer_input_gradient", "format_csr_gat_layer_input_gradient",
-        "schemes_gat_layer_input_gradient", "bars_gat_layer_input_gradient_cora",
-        "bars_gat_layer_input_gradient_pubmed", "plane",
-    }  # fmt: skip
-    forward, train = drawn["speedup_gat_layer_input_gradient"].axes
-    lines = {line.get_label(): line for line in train.get_lines()}
-    assert [*lines["cora"].get_ydata()] == [10.0, 5.0]
-    assert lines[MEAN].get_color() == "black"
-    assert forward.get_lines()[0].get_color() == lines["cora"].get_color()
-    small, large = drawn["bars_gat_layer_input_gradient_cora"].axes
-    heights = [patch.get_y() + patch.get_height() for patch in large.patches]
-    assert (small.get_title(), max(heights)) == ("hidden size 8", 40.0)
-    (plane,) = [axes for axes in drawn["plane"].axes if axes.get_visible()]
-    assert (0.5, 0.5) in [(*line.get_xdata(), *line.get_ydata()) for line in plane.get_lines()]
+    made = picture(drawn(rows)["speedup_gat_layer_input_gradient"], known=KNOWN)
+    forward, train = made.axes
+    legend = made.legends[0]
+    colours = {
+        text.get_text(): line.get_color() for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
+    }
+    assert [*train.get_lines()[0].get_ydata()] == [10.0, 5.0]
+    assert colours[MEAN] == "black"
+    assert forward.get_lines()[0].get_color() == train.get_lines()[0].get_color() == colours["cora"]
 
     path = tmp_path / "results.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows[:8]))
     result = CliRunner().invoke(main, ["plot", str(path), "--out", str(tmp_path / "plots")])
     assert result.exit_code == 0, result.output
     names = {file.name for file in (tmp_path / "plots").iterdir()}
-    assert {"plane.png", "plane.svg", "speedup_gat_layer_input_gradient.svg"} <= names
+    assert {"bars_gat_layer_input_gradient_cora.png", "speedup_gat_layer_input_gradient.svg"} <= names
     assert len(names) == 2 * len(result.output.splitlines())
     path.write_text(json.dumps(rows[7]) + "\n")
     result = CliRunner().invoke(main, ["plot", str(path), "--out", str(tmp_path / "plots")])

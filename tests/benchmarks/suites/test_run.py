@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +20,12 @@ from benchmarks.relational.command import relational
 from benchmarks.relational.experiment import Layers
 from benchmarks.relational.parameters import make_parameters
 from benchmarks.relational.problem import Problem, tiny_problem
-from benchmarks.relational.record import Summary
+from benchmarks.relational.record import fields_of
 from benchmarks.relational.reference import compute_reference, max_error
-from benchmarks.relational.report import geometric_means
-from benchmarks.relational.runner import run
+from benchmarks.relational.report import geometric_means, row_table
+from benchmarks.relational.runner import cases_of, run
 from benchmarks.relational.settings import BenchSettings
+from benchmarks.rows import Group, grouped
 from benchmarks.suite import quickly
 from dacergnn.bench import runner as bench
 from dacergnn.bench.environment import write_run
@@ -31,10 +33,10 @@ from dacergnn.bench.runner import Limits, times, weigh
 from dacergnn.cli.options import names
 from dacergnn.config import Config, Rates
 from dacergnn.errors import DacergnnError
-from dacergnn.json_lines import load
+from dacergnn.json_lines import Row, load
 
 KEYS = {
-    *("model", "data", "mode", "hidden", "bound_ms", "bound_plan", "bound_limit", "candidates", "rates", "sizes"),
+    *("model", "data", "mode", "hidden", "bound_ms", "bound_plan", "bound_limit", "edges", "machine_flops", "group"),
     *("load_before", "load_after"),
 }
 
@@ -75,35 +77,35 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_rows_and_json(data_folder: Path, steady: None, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     told: list[str] = []
-    lines = run(
+    rows = run(
         BenchSettings(
             models=("rgcn",), data=("aifb",), against=("pyg", "torch"), hidden=16, repeat=3, budget_s=1.0
         ),
         tell=told.append,
     )  # fmt: skip
-    assert [line["mode"] for line in lines] == ["infer", "train"]
-    for line in lines:
-        assert set(line) >= KEYS
-        own, case = line["candidates"][0], Summary(line)
-        assert case.layer("O2")[0] > 0
-        assert (case.layer("O2")[0] == own["ms"]) == (line["mode"] == "infer")
+    cases = grouped(rows)
+    assert [case["mode"] for case in cases] == ["infer", "train"]
+    for case in cases:
+        assert all(set(row) >= KEYS for row in case.rows)
+        own = case.rows[0]
+        assert ("layer_ms" in own) == (case["mode"] == "train")
         assert own["max_error"] < 1e-5
-        peaks = {c["name"]: c["peak_mb"] for c in line["candidates"]}
+        peaks = {c["name"]: c["peak_mb"] for c in case.rows}
         assert (peaks["O2"], peaks["RGCNConv"]) == (7.0, 8.0 + len("RGCNConv"))
-        notes = {c["name"]: c["note"] for c in line["candidates"]}
+        notes = {c["name"]: c["note"] for c in case.rows}
         assert {"edges", "pairs", "sources", "destinations", "O2", "FastRGCNConv"} <= set(notes)
-        compiled = {c["name"]: c for c in line["candidates"] if c["compiled"]}
+        compiled = {c["name"]: c for c in case.rows if c["compiled"]}
         assert compiled
         assert {c["note"] for c in compiled.values()} <= {"measured apart", "not done after 300 s"}
-        times = {c["name"]: c["ms"] for c in line["candidates"]}
+        times = {c["name"]: c["ms"] for c in case.rows}
         for name in (name for name, row in compiled.items() if row["ms"] is not None):
             assert times[name] == pytest.approx(1.5 * times[name.removesuffix(" compiled")])  # 3 ms beside 2 ms, scaled
     path = data_folder / "out.json"
-    write_run(path, lines)
+    write_run(path, rows)
     about, *again = load(path)
     assert {"cpu", "cores", "threads", "governor"} <= set(about["environment"])
     _, plain, _ = geometric_means(again)["rgcn", "train"]
-    found = Summary(lines[1]).ratio("O2", "torch")
+    found = cases[1].speedup(cases[1].named("O2"), "ms", "torch")
     assert found is not None
     assert plain.mean == pytest.approx(found.value)
     assert "rgcn on aifb, train: memory of pyg RGCNConv" in told
@@ -123,10 +125,9 @@ def test_a_step_without_its_loss() -> None:
 def test_only_the_layers_that_are_named(data_folder: Path, without_compiler: list[str]) -> None:
     pytest.importorskip("torch_geometric")
     options: dict[str, Any] = {"models": ("rgcn",), "data": ("aifb",), "modes": ("infer",), "against": ("pyg", "torch")}
-    (line,) = run(BenchSettings(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3))
-    libraries = {c["name"] for c in line["candidates"] if c["library"] == "pyg"}
-    assert libraries == {"FastRGCNConv"}
-    assert Summary(line).peer("torch") is not None
+    rows = run(BenchSettings(**options, layers=("FastRGCN",), compiled=False, memory=False, hidden=16, repeat=3))
+    assert {row["name"] for row in rows if row["library"] == "pyg"} == {"FastRGCNConv"}
+    assert Group(tuple(rows)).peers("torch")
 
 
 def test_results_are_not_compared_with_what_takes_too_much_memory(
@@ -134,11 +135,10 @@ def test_results_are_not_compared_with_what_takes_too_much_memory(
 ) -> None:
     monkeypatch.setattr(experiment, "reference_memory", lambda function, problem: 1 << 50)
     monkeypatch.setattr(experiment, "compute_reference", lambda *_: pytest.fail("it is computed all the same"))
-    (line,) = run(SMALL)
-    own = line["candidates"][0]
+    own, *others = run(SMALL)
     assert own["max_error"] is None
     assert own["ms"] > 0
-    assert all(c["note"].startswith("not compared") for c in line["candidates"] if c["status"] == "ok")
+    assert all(row["note"].startswith("not compared") for row in (own, *others) if row["status"] == "ok")
 
 
 def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
@@ -157,31 +157,47 @@ def test_what_does_not_fit_or_fails_or_is_wrong_is_reported(
     monkeypatch.setattr(
         ours, "candidate", lambda _, name, config: replace(broken, library="ours", name=name, config=config)
     )
-    (line,) = run(SMALL)
-    notes = {c["name"]: c["note"] for c in line["candidates"]}
-    assert notes["large"] == "MemoryError: estimated at 9895.6 GB"
-    found = {c["name"]: c["status"] for c in line["candidates"]}
+    case = Group(tuple(run(SMALL)))
+    assert case.failed["torch large"] == "MemoryError: estimated at 9895.6 GB"
+    found = {row["name"]: row["status"] for row in case.rows}
     assert found == {"O2": "failed", "edges": "ok", "broken": "failed", "large": "out of memory",
                      "wrong": "wrong"}  # fmt: skip
-    own, case = line["candidates"][0], Summary(line)
+    own = case.rows[0]
     assert (own["note"], own["ms"]) == ("RuntimeError: no kernel", None)
-    assert (case.peer("pyg", "dgl"), case.ratio("O2", "torch")) == (None, None)
-    assert (case.peer("torch") or {})["name"] == "edges"
+    assert (case.peers("pyg", "dgl"), case.speedup(own, "ms", "torch")) == ([], None)
+    assert [row["name"] for row in case.peers("torch")] == ["edges"]
 
 
 def test_geometric_means_by_model_mode_and_level() -> None:
-    def line(library: float | None, **levels: float) -> dict[str, Any]:
+    def rows(group: int, library: float | None, **levels: float) -> list[Row]:
         own = [{"library": "ours", "name": name, "ms": ms} for name, ms in levels.items()]
         peers = [{"library": "pyg", "name": "x", "ms": library}, {"library": "torch", "name": "y", "ms": 3.0}]
-        candidates = [{"compiled": False, "replayed": False} | row for row in (*own, *peers)]
-        return {"model": "hgt", "mode": "train", "hidden": 8, "candidates": candidates}
+        shared = {"model": "hgt", "mode": "train", "hidden": 8, "status": "ok", "group": group}
+        return [shared | row for row in (*own, *peers)]
 
-    means = geometric_means([line(2.0, O2=1.0), line(8.0, O2=1.0), line(None, O2=1.0), line(5.0, O2=1.0, other=0.5)])
-    library, plain, cases = means["hgt", "train"]
+    cases = rows(0, 2.0, O2=1.0), rows(1, 8.0, O2=1.0), rows(2, None, O2=1.0), rows(3, 5.0, O2=1.0, other=0.5)
+    means = geometric_means([row for case in cases for row in case])
+    library, plain, count = means["hgt", "train"]
     assert library.mean == pytest.approx(80 ** (1 / 3))
     assert min(library.values) == 2.0
-    assert (plain.mean, cases) == (pytest.approx(3.0), 4)
+    assert (plain.mean, count) == (pytest.approx(3.0), 4)
     assert means["hgt", "train@other"][0].mean == pytest.approx(10.0)
+
+
+def test_records_of_before_are_read_and_not_measured_again(data_folder: Path, without_compiler: list[str]) -> None:
+    path = data_folder / "out.jsonl"
+    rows = run(SMALL, path=path)
+    identity = fields_of(*cases_of(SMALL)[0], Named("", ""))
+    later = ("bound", "machine", "tried", "load", "group")
+    own = [
+        {n: v for n, v in row.items() if n == "library" or not (n in identity or n.startswith(later))} for row in rows
+    ]
+    line = {name: rows[0][name] for name in ("model", "data", "mode", "hidden", "bound_ms")}
+    line |= {"case": identity, "compiled": True, "memory": True, "candidates": own}
+    path.write_text(path.read_text().partition("\n")[0] + "\n" + json.dumps(line) + "\n")
+    asked = len(without_compiler)
+    assert row_table(run(SMALL, path=path)).rows == row_table(rows).rows
+    assert len(without_compiler) == asked
 
 
 def test_a_process_weighs_a_candidate(data_folder: Path) -> None:
@@ -230,10 +246,10 @@ def test_several_widths_stand_side_by_side(data_folder: Path, without_compiler: 
     options = "--models rgcn --data aifb --mode infer --against torch --repeat 3 --budget 1 --no-memory --hidden 8,16"
     result = CliRunner().invoke(relational, [*options.split(), "--json", str(path)])
     assert result.exit_code == 0, result.output
-    about, *lines = load(path)
+    about, *rows = load(path)
     assert {"environment", "settings", "command", "commit", "date"} == set(about)
-    assert [line["hidden"] for line in lines] == about["settings"]["hidden"] == [8, 16]
-    assert [model for model, _ in geometric_means(lines)] == ["rgcn 8", "rgcn 16"]
+    assert [*dict.fromkeys(row["hidden"] for row in rows)] == about["settings"]["hidden"] == [8, 16]
+    assert [model for model, _ in geometric_means(rows)] == ["rgcn 8", "rgcn 16"]
     assert "rgcn 16" in result.output
     assert "1 of 2 cases done after" in result.stderr
 

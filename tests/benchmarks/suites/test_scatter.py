@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from benchmarks.batches import runner
-from benchmarks.caching.analysis import groups
-from benchmarks.caching.plot import series
-from benchmarks.caching.plot.series import MEAN, Bar
+from benchmarks.caching.plot import MEAN, bars, drawn, figures
 from benchmarks.caching.report import tables
 from benchmarks.named import Named
-from benchmarks.relational.bound import Bound
-from benchmarks.relational.record import about, case_line
+from benchmarks.relational.record import row_of
 from benchmarks.relational.report import geomean_table, geometric_means, row_table
+from benchmarks.rows import grouped
 from dacergnn.bench.environment import governor
 from dacergnn.bench.measure import Timing
 from dacergnn.bench.scatter import NOTE, scatters
@@ -42,33 +40,34 @@ def test_what_scatters() -> None:
 
 
 def entry(library: str, ms: float, samples: list[float]) -> Row:
-    return about(Named(library, "O2" if library == "ours" else "x"), "rgcn") | timing(ms, samples).as_json()
+    found = {"status": "ok", "note": "", **timing(ms, samples).as_json()}
+    return row_of(Named(library, "O2" if library == "ours" else "x"), "rgcn", found, "infer")
 
 
-def case(data: str, mode: str, *rows: Row) -> Row:
-    facts = {"precision": "float32", "hidden": 64, "edges": 1}
-    return case_line("rgcn", data, mode, [*rows], Bound(0.5, "compact", "FLOP"), **facts)
+def case(data: str, mode: str, *rows: Row) -> list[Row]:
+    facts = {"model": "rgcn", "data": data, "mode": mode, "hidden": 64, "bound_ms": 0.5, "group": data}
+    return [facts | row for row in rows]
 
 
 def test_rows_of_relational_layers() -> None:
-    lines: list[Row] = []
+    rows: list[Row] = []
     for data, ours, library, samples in (("a", 1.0, 2.0, STEADY), ("b", 1.0, 8.0, STEADY), ("c", 1.0, 99.0, NOISY)):
         candidates = entry("ours", ours, STEADY), entry("pyg", library, samples), entry("torch", 3.0, STEADY)
-        lines.append(case(data, "infer", *candidates))
-    library, plain, cases = geometric_means(lines)["rgcn", "infer"]
+        rows += case(data, "infer", *candidates)
+    library, plain, cases = geometric_means(rows)["rgcn", "infer"]
     assert (library.mean, library.left_out) == (pytest.approx(4.0), 1)
     assert (plain.mean, plain.left_out) == (pytest.approx(3.0), 0)
     assert cases == 3
-    text = str(row_table(lines))
+    text = str(row_table(rows))
     assert text.count("99*") == 2  # the time and its ratio
     assert NOTE in text
-    assert "4 (2), 1 left out" in str(geomean_table(geometric_means(lines)))
-    assert NOTE not in str(row_table(lines[:2]))
+    assert "4 (2), 1 left out" in str(geomean_table(geometric_means(rows)))
+    assert NOTE not in str(row_table(rows[:6]))
 
 
 def test_a_layer_that_takes_longer_than_its_step() -> None:
     own = entry("ours", 1.0, STEADY) | timing(1.1, STEADY).as_json("layer_")
-    assert "measured apart: in 1 rows the layer alone took longer" in str(row_table([case("a", "train", own)]))
+    assert "measured apart: in 1 rows the layer alone took longer" in str(row_table(case("a", "train", own)))
 
 
 def caching_row(name: str, ms: float, size: int, samples: list[float], data: str = "cora", **more: Any) -> Row:
@@ -104,45 +103,43 @@ def test_tables_of_strategies(rows: list[Row]) -> None:
 
 
 def test_figures_of_strategies(rows: list[Row]) -> None:
-    pytest.importorskip("matplotlib")
-    from benchmarks.caching.plot.draw import figures
+    found = {name: panels for name, _, panels in figures(grouped(rows))}
+    forward, train = found["speedup_gat_layer"]
+    assert (forward.title, train.title) == ("forward", "forward and backward, 1 left out")
+    assert train.series["cora"] == pytest.approx([99.0, 4.0])
+    assert train.series[MEAN] == pytest.approx([4.0, 4.0])
+    assert train.marked == [("cora", 8)]
+    assert found["schemes_gat_layer"][0].title == "training, 1 left out"
+    assert found["plane"][0].title == "gat, layer, 1 left out"
+    assert [place for panel in found["bars_gat_layer_cora"] for place in panel.places if "*" in place] == ["auto *"]
+    assert not any(panel.marked for panel in found["bars_gat_layer_pubmed"])
 
-    cora, _, mean = series.speedups(groups(rows), "train_ms")
-    assert (cora.values, cora.scattering) == (pytest.approx((99.0, 4.0)), (8,))
-    assert (mean.label, mean.values, mean.left_out) == (MEAN, pytest.approx((4.0, 4.0)), 1)
-    assert series.gains(groups(rows))["auto"][MEAN].left_out == 1
-    assert [(p.label, p.left_out) for p in series.plane(groups(rows))][-1] == ("auto", 1)
-    drawn = dict(figures(groups(rows)))
-    for name in ("speedup_gat_layer", "schemes_gat_layer", "plane", "bars_gat_layer_cora"):
-        assert " ".join(drawn[name].get_supxlabel().split()) == NOTE, name
-    forward, train = drawn["speedup_gat_layer"].axes
-    assert (forward.get_title(), train.get_title()) == ("forward", "forward and backward, 1 left out")
-    assert forward.get_ylabel() == "fastest library / ours"
-    assert drawn["bars_gat_layer_pubmed"].get_supxlabel() == ""
+
+def test_marks_are_explained(rows: list[Row]) -> None:
+    pytest.importorskip("matplotlib")
+    for name, title, panels in figures(grouped(rows)):
+        made = drawn(panels, title)
+        assert (made.get_supxlabel() == "") == (name == "bars_gat_layer_pubmed")
+        assert made.get_supxlabel() == "" or " ".join(made.get_supxlabel().split()) == NOTE
 
 
 def test_a_bar_never_exceeds_its_whole() -> None:
-    pytest.importorskip("matplotlib")
-    from benchmarks.caching.plot.draw import figures
-
-    found = groups([caching_row("cache_all", 2.0, 8, STEADY, forward_ms=2.5), caching_row("auto", 4.0, 8, STEADY)])
-    whole, divided = series.bars(found)
-    assert whole == Bar("cache_all", 8, 2.0, 0.0)
-    assert (whole.undivided, divided.undivided) == (True, False)
-    drawn = dict(figures(found))["bars_gat_layer_cora"]
-    tops = sorted(patch.get_y() + patch.get_height() for patch in drawn.axes[0].patches)
-    assert tops == pytest.approx([1.0, 2.0, 2.0, 4.0])
-    assert "hatched: the forward, measured apart," in " ".join(drawn.get_supxlabel().split())
+    (group,) = grouped([caching_row("cache_all", 2.0, 8, STEADY, forward_ms=2.5), caching_row("auto", 4.0, 8, STEADY)])
+    found = bars(group)
+    assert found.places == ["cache_all (whole)", "auto"]
+    assert found.series == {"forward": [2.0, 1.0], "rest of the step": [0.0, 3.0]}
 
 
 def test_means_of_batches() -> None:
-    def row(eager: float, samples: list[float]) -> Row:
-        both = {"eager": timing(eager, samples), "ours": timing(1.0, STEADY)}
-        return {name: one.as_json("step_wall_") for name, one in both.items()}
+    def row(library: str, ms: float, samples: list[float], group: int) -> Row:
+        return {"library": library, "name": library, "status": "ok", "group": group} | timing(ms, samples).as_json(
+            "step_wall_"
+        )
 
-    rows = [row(2.0, STEADY), row(8.0, STEADY), row(99.0, NOISY)]
-    steady = runner.steady_ratios(rows)
-    assert {name: (one.mean, one.left_out) for name, one in steady.items()} == {"ratio_wall": (pytest.approx(4.0), 1)}
+    eager = ((2.0, STEADY), (8.0, STEADY), (99.0, NOISY))
+    rows = [row("PyG", ms, samples, n) for n, (ms, samples) in enumerate(eager)]
+    steady = runner.steady_ratios([*rows, *(row("ours", 1.0, STEADY, n) for n in range(3))])
+    assert {name: (one.mean, one.left_out) for name, one in steady.items()} == {"ratio wall": (pytest.approx(4.0), 1)}
 
 
 def test_what_sets_the_clock(tmp_path: Path) -> None:
