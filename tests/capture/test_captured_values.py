@@ -335,3 +335,17 @@ def test_a_backward_from_one_result_leaves_parameters_of_others_alone(
         found = torch.autograd.grad(loss, leaves, allow_unused=True)
         assert_close(found, torch.autograd.grad(expected, leaves, allow_unused=True))
     assert ran(captured(fast))
+
+
+class Weighted(nn.Module):
+    """Calls a function with an option that its rule does not know."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        src, dst = edge_index
+        return torch.zeros_like(x).index_add(0, dst, torch.rsub(x[src], x[dst], alpha=2).sin())
+
+
+def test_options_without_a_rule_are_those_of_torch() -> None:
+    module, fast = pair(Weighted)
+    assert_same(fast, module, given(module))
+    assert ran(captured(fast))
