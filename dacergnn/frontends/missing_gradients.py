@@ -1,12 +1,13 @@
 """Gradients that stay None: parameters get them if a backward reaches none of their results.
 
-A layer over several types computes the results of all types at once, so that its program has a gradient for every
-parameter. In the original, parameters that a backward does not reach keep the gradient None, and optimizers skip them.
+A program computes several results at once, a layer over several types even in one array, so that its backward has a
+gradient for every parameter. In the original, parameters that a backward does not reach keep the gradient None, and
+optimizers skip them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -83,3 +84,28 @@ class Reached:
             return None
         pairs = zip(gradients, leads_to, strict=True)
         return tuple([gradient if any(reached[i] for i in results) else None for gradient, results in pairs])
+
+
+def leave_missing(results: Sequence[Tensor], leads_to: Callable[[], Sequence[Collection[int]]]) -> None:
+    """Has backwards leave None the gradients of inputs that lead to none of the results from which they come.
+
+    Args:
+        results: The results of one step of autograd.
+        leads_to: Returns the positions of results that each input of the step leads to.
+    """
+    step = results[0].grad_fn if len(results) > 1 else None
+    if step is None or torch.compiler.is_compiling():
+        return
+    reached: list[bool] = []
+
+    def note(gradients: _Gradients) -> None:
+        reached[:] = [gradient is not None for gradient in gradients]
+
+    def passed(gradients: _Gradients, _: _Gradients) -> _Gradients | None:
+        if all(reached):
+            return None
+        pairs = zip(gradients, leads_to(), strict=True)
+        return tuple([gradient if any(reached[i] for i in led) else None for gradient, led in pairs])
+
+    step.register_prehook(note)
+    step.register_hook(passed)

@@ -25,6 +25,7 @@ from dacergnn.native.processor import features as processor_features
 from dacergnn.plan import Plan
 from dacergnn.program import Program
 from dacergnn.program.flatten import FlatProgram, flatten
+from dacergnn.program.listing import Listing
 from dacergnn.program.names import sdfg_name
 from dacergnn.program.parser import parse_flat
 from dacergnn.runtime import plan_cache
@@ -34,6 +35,7 @@ from dacergnn.runtime.lower import Lowered, lower
 from dacergnn.runtime.needs import Need
 from dacergnn.runtime.plan_cache import LoweredProgram
 from dacergnn.sdfg_passes import Compilation, compile_program
+from dacergnn.sdfg_passes.differentiate import origins
 from dacergnn.sdfg_passes.gradient_program import gradient_program
 from dacergnn.target import Target, find
 from dacergnn.tuning.model_file import model_digest
@@ -130,6 +132,12 @@ class PlannedProgram:
     def outputs(self) -> list[str]:
         """Returns the names of the results."""
         return Program(self.sdfg).outputs
+
+    @cached_property
+    def leads_to(self) -> list[list[int]]:
+        """Returns the positions of the results that depend on each array that builds take."""
+        found = origins(Listing.of(self.sdfg))
+        return [[i for i, result in enumerate(self.outputs) if name in found[result]] for name in self._taken]
 
     @property
     def result_rows(self) -> list[tuple[str, tuple[int, ...]]]:

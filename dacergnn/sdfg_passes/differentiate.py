@@ -88,6 +88,15 @@ def derive(forward: Listing, wrt: Sequence[str], kept: Collection[str] = ()) -> 
     return _Differentiation(forward, list(wrt), kept).run()
 
 
+def origins(program: Listing) -> dict[str, set[str]]:
+    """Returns the inputs on which each array depends through operators that have a derivative."""
+    found = {name: {name} for name in program.inputs}
+    for statement in program.statements:
+        own = found.setdefault(statement.target.name, set())
+        own.update(*[found[r.name] for r in _differentiable(statement.expr)])
+    return found
+
+
 class _Differentiation:
     def __init__(self, forward: Listing, wrt: list[str], kept: Collection[str]) -> None:
         self.forward = forward
@@ -121,11 +130,7 @@ class _Differentiation:
 
     def _active(self) -> set[str]:
         """Returns the arrays that depend on the inputs ``wrt`` through operators that have a derivative."""
-        active = set(self.wrt)
-        for statement in self.forward.statements:
-            if active.intersection(r.name for r in _differentiable(statement.expr)):
-                active.add(statement.target.name)
-        return active
+        return {name for name, inputs in origins(self.forward).items() if not inputs.isdisjoint(self.wrt)}
 
     def _statement(self, statement: Statement) -> None:
         gemm = statement.gemm

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric import nn as pyg
 
+from dacergnn import Config
+from dacergnn.graph import HeteroGraph
+from dacergnn.graph.destination_ranges import DestinationRanges
 from dacergnn.modules.capture.backend import compile_graph
+from dacergnn.modules.ways.memory_limit import MemoryLimit
+from dacergnn.modules.ways.ranges import Division
 from tests.capture.captured import Backend, Sum, assert_close, assert_same, captured, given, outcome, pair, ran
 from tests.capture.plain_models import KGIN, WIDTH, R
 
@@ -298,3 +303,49 @@ def test_integers_that_are_read(computed: bool) -> None:
     module, fast = pair(lambda: Counting(computed), on_unsupported="ignore")
     for seed in range(10):
         assert_same(fast, module, given(module, seed=seed))
+
+
+class Heads(nn.Module):
+    """Sums the neighbours of two layers, of which the second result depends on the one, and reads the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        src, dst = edge_index
+        first, second = self.first(x)[src], self.second(x)[src]
+        total = torch.zeros_like(x).index_add(0, dst, first.sigmoid())
+        return total, torch.zeros_like(x).index_add(0, dst, second * first.detach())
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_backward_from_one_result_leaves_parameters_of_others_alone(
+    limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def divided(limit: MemoryLimit, graph: HeteroGraph, mask: Any, left: float, **_: float) -> Division:
+        return Division(DestinationRanges.of(graph).divided(3), 0)
+
+    monkeypatch.setattr(MemoryLimit, "divided", divided)
+    module, fast = pair(Heads, config=Config(memory="1GB" if limited else None))
+    args = given(module)
+    leaves = [args[0], *module.parameters()]
+    for position in range(2):
+        loss, expected = fast(*args)[position].square().sum(), module(*args)[position].square().sum()
+        found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        assert_close(found, torch.autograd.grad(expected, leaves, allow_unused=True))
+    assert ran(captured(fast))
+
+
+class Weighted(nn.Module):
+    """Calls a function with an option that its rule does not know."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        src, dst = edge_index
+        return torch.zeros_like(x).index_add(0, dst, torch.rsub(x[src], x[dst], alpha=2).sin())
+
+
+def test_options_without_a_rule_are_those_of_torch() -> None:
+    module, fast = pair(Weighted)
+    assert_same(fast, module, given(module))
+    assert ran(captured(fast))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -57,3 +58,29 @@ def test_rows_of_another_element_type() -> None:
         torch.testing.assert_close(fast(x, edges), model(x, edges))
     (forward,) = compiled_forwards(fast)
     assert forward.steps
+
+
+class Looked(nn.Module):
+    """Looks up features of nodes, whose kinds are few."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.rows = nn.Embedding(5, K, **options)
+
+    def forward(self, kinds: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.rows(kinds)
+        return torch.zeros_like(h).index_add(0, edge_index[1], h[edge_index[0]].tanh())
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"max_norm": 0.5}, {"scale_grad_by_freq": True}], ids=str)
+def test_options_of_embeddings(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model = Looked(**options).double()
+    fast = dacergnn.optimize(copy.deepcopy(model), on_unsupported="error")
+    kinds, edges = torch.randint(5, (N,)), torch.randint(N, (2, E))
+    for _ in range(2):
+        results = [m(kinds, edges) for m in (model, fast)]
+        torch.testing.assert_close(*results)
+        both = zip(results, (model, fast), strict=True)
+        torch.testing.assert_close(*[torch.autograd.grad(r.sin().sum(), [*m.parameters()]) for r, m in both])
+        torch.testing.assert_close([*fast.parameters()], [*model.parameters()])

@@ -26,6 +26,7 @@ MESSAGES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "infinities": lambda a, b: torch.where(torch.isinf(a / b), b, 2 * a) + torch.where(torch.isfinite(b / a), a, b),
     "which infinity": lambda a, b: (a / b == -math.inf) * b + (a / b != math.inf) * a,
     "sign": lambda a, b: torch.sign(a) * b,
+    "sign alone": lambda a, b: torch.sign(a - b),
     "steps": lambda a, b: torch.round(3 * a) * b + torch.floor(b) * a + torch.ceil(a) * torch.trunc(3 * b),
     "log_softmax": lambda a, b: F.log_softmax(a - b, -1) + F.glu(torch.cat([a, b], -1)),
     "norms": lambda a, b: (a - b).norm(dim=-1, keepdim=True) * b + torch.linalg.vector_norm(a * b, dim=1).unsqueeze(-1),

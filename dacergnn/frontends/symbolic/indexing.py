@@ -97,9 +97,18 @@ def _without_guard(expr: Expr, side: str) -> Expr:
 
 
 @handles(torch.nn.functional.embedding)
-def _embedding(trace: Trace, index: Any, weight: Any, *_: Any, **options: Any) -> Any:
-    plain = not any(options.get(o) for o in ("max_norm", "scale_grad_by_freq", "sparse"))
-    return gather(trace, weight, index) if plain and options.get("padding_idx") is None else None
+def _embedding(
+    trace: Trace,
+    index: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    plain = padding_idx is None and max_norm is None and not scale_grad_by_freq and not sparse
+    return gather(trace, weight, index) if plain else None
 
 
 @handles(torch.scatter_add, Tensor.scatter_add)

@@ -66,8 +66,14 @@ def _isnan(c: LayerCall, a: Any) -> Expr:
 
 @rule("sign")
 def _sign(c: LayerCall, a: Any) -> Expr:
-    x = c.operand(a)
-    return apply("sub", apply("gt", x, const(0.0)), apply("gt", const(0.0), x))
+    # Zeros are chosen from a product, through which the result has a gradient, as torch's: that of zeros.
+    x, zero = c.operand(a), const(0.0)
+    return apply(
+        "where",
+        apply("eq", x, zero),
+        apply("mul", x, zero),
+        apply("sub", apply("gt", x, zero), apply("gt", zero, x)),
+    )
 
 
 @rule("logical_not", "__invert__", "bitwise_not", mask=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from inspect import signature
 from math import prod
 from typing import Any
 
@@ -150,6 +152,9 @@ def _argument(value: Value, func: Any) -> Tensor:
     return real
 
 
+_signature = cache(signature)
+
+
 def apply_rule(
     trace: Trace, rule: Rule, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: list[Value]
 ) -> Any:
@@ -167,6 +172,10 @@ def apply_rule(
     if not trace.takes(elements):
         raise Untranslatable
     call = LayerCall(trace, shapes, elements)
+    try:
+        _signature(rule).bind(call, *args, **kwargs)
+    except TypeError as error:  # an option of torch that the rule does not know
+        raise Untranslatable from error
     translated = rule(call, *args, **kwargs)
     exprs = translated if several else (translated,)
     like = values[0] if func in VIEWS else None

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch._functorch.utils import unwrap_dead_wrappers
 
+from dacergnn.frontends.missing_gradients import leave_missing
 from dacergnn.graph import HeteroGraph
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
 from dacergnn.modules.compiled import CompiledProgram
@@ -140,13 +141,13 @@ class Invocation:
 def run(invocation: Invocation, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Returns the results of a program, which runs as a step of autograd."""
     if is_transformed():
-        step = _TransformedRun
-    else:
-        step = _step_of(invocation.program.name)
-        invocation.writes = invocation.program.writes
-        if invocation.writes is not None:
-            inputs, invocation.watched = invocation.writes.protected(invocation.key, invocation.variant.kept, inputs)
-    return step.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+        return _TransformedRun.apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType, reportReturnType]
+    invocation.writes = invocation.program.writes
+    if invocation.writes is not None:
+        inputs, invocation.watched = invocation.writes.protected(invocation.key, invocation.variant.kept, inputs)
+    results: Any = _step_of(invocation.program.name).apply(invocation, *inputs)  # pyright: ignore[reportUnknownMemberType]
+    leave_missing(results, lambda: invocation.program.leads_to)
+    return results
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dacergnn.frontends.missing_gradients import leave_missing
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.destination_ranges import DestinationRange, DestinationRanges, Divided
 from dacergnn.modules.batched_gradients import batch_level, for_each_item
@@ -96,7 +97,9 @@ class Streams:
         spaces = {array.source: array.space for array in parts.inputs.values()}
         tensors = [_by_rows(arrays[name], graph.size(spaces[name])) for name in names]
         call = _Call(self, graph, names, division)
-        left = iter(_Streamed.apply(call, *tensors))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        results: Any = _Streamed.apply(call, *tensors)  # pyright: ignore[reportUnknownMemberType]
+        leave_missing(results, call.leads_to)
+        left = iter(results)
         return tuple(arrays[r.source] if r.kind == "types" else next(left) for r in parts.results)
 
     def of_range(self, part: DestinationRange) -> CompiledProgram:
@@ -133,6 +136,14 @@ class _Call:
         for name in self.streams.of_range(part).inputs:
             position = self.names.index(own[name].source)
             yield position, own[name], _rows(tensors[position], own[name], part)
+
+    def leads_to(self) -> list[set[int]]:
+        """Returns the positions of the results that depend on each array."""
+        program = self.streams.of_text(self.streams.parts.text, self.graph.index_dtype)
+        found = {name: set[int]() for name in self.names}
+        for name, positions in zip(program.inputs, program.leads_to, strict=True):
+            found[self.streams.parts.inputs[name].source].update(positions)
+        return [*found.values()]
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the results; nothing is saved."""
