@@ -80,12 +80,14 @@ class Part(NamedTuple):
         number: The edge type.
         ends: Types of sources and destinations; of the latter, `OWN_DESTINATIONS` in all parts or in none.
         label: The name of the edges in errors.
+        counted_by: The name of what tells how many nodes there are.
     """
 
     edges: Tensor
     number: int
     ends: tuple[int, int]
     label: str
+    counted_by: str = "x_dict"
 
 
 def canonical_parts(
@@ -158,7 +160,7 @@ def check_ids(part: Part, counts: Sequence[int], node_type_names: Sequence[str])
 def _id_ranges(part: Part, counts: Sequence[int], node_type_names: Sequence[str], num_dst: int = 0) -> list[IndexRange]:
     counts, kinds = [*counts, num_dst], [*[f"{name} nodes" for name in node_type_names], "destination nodes"]
     return [
-        IndexRange(f"{part.label}[{row}]", ids, counts[end], kinds[end], "x_dict")
+        IndexRange(f"{part.label}[{row}]", ids, counts[end], kinds[end], part.counted_by)
         for row, (ids, end) in enumerate(zip(part.edges.unbind(), part.ends, strict=True))
     ]
 

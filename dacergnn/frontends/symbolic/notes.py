@@ -5,14 +5,24 @@ from __future__ import annotations
 import operator
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.symbolic.sizes import Size, number
 from dacergnn.frontends.symbolic.tape import Tape
+
+_functorch_level: Any = torch._C._functorch.maybe_current_level  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
+
+
+def transforms() -> tuple[int | None, int]:
+    """Returns the levels of torch.func's transforms and of forward differentiation."""
+    return _functorch_level(), forward_ad._current_level  # pyright: ignore[reportPrivateUsage]
 
 
 class Notes(ABC):
@@ -24,7 +34,7 @@ class Notes(ABC):
 
     def __init__(self, tape: Tape | None) -> None:
         self.tape = tape
-        self.grad = torch.is_grad_enabled()
+        self.grad, self._inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         self.values: list[weakref.ref[Any]] = []
         """Weak references to all values."""
         self._arguments: dict[int, tuple[Tensor, Tensor]] = {}
@@ -35,6 +45,22 @@ class Notes(ABC):
     @abstractmethod
     def results(self, tree: Any) -> Any:
         """Replaces all values and end points in a structure with tensors."""
+
+    def in_use(self) -> list[Any]:
+        """Returns the values that something of the call still holds."""
+        return [value for reference in self.values if (value := reference()) is not None]
+
+    @contextmanager
+    def outermost(self) -> Generator[None]:
+        """Sets the modes of gradients and of inference that the call began in: values wait longer than the layer's own.
+
+        What is recorded without gradients is detached in the program.
+        """
+        if torch.is_inference_mode_enabled() == self._inference and torch.is_grad_enabled() == self.grad:
+            yield
+            return
+        with torch.inference_mode(self._inference), torch.set_grad_enabled(self.grad):
+            yield
 
     def given(self, tensor: Tensor | None) -> bool:
         """Returns whether a tensor was passed to the call, so that the caller may hold it."""

@@ -19,10 +19,11 @@ from dacergnn.frontends.symbolic.dispatch import records
 from dacergnn.frontends.symbolic.edges import EdgeIndex, EndIndex, JoinedIndex, plain, untracked
 from dacergnn.frontends.symbolic.expr import Untranslatable
 from dacergnn.frontends.symbolic.indexing import INDEXING
+from dacergnn.frontends.symbolic.notes import transforms
 from dacergnn.frontends.symbolic.shapes import known_sizes, result_shape, with_rows
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.table import IN_PLACE, MASKS, RULES, VIEWS, Rule
-from dacergnn.frontends.symbolic.trace import Trace, transforms
+from dacergnn.frontends.symbolic.trace import Trace
 from dacergnn.frontends.symbolic.value import Value, held
 
 RULE_MODULES = (activations, axes, elementwise, masks, parted, products)

@@ -94,10 +94,10 @@ class _Sums:
     def relations(self) -> Relations:
         """Returns the graph, and joins the rows of its sources: each block of them once."""
         blocks: dict[tuple[int, ...], int] = {}
-        of_relation = [
-            blocks.setdefault(tuple([id(parts[relation].tensor) for _, parts in self._sources]), len(blocks))
-            for relation in range(len(self.sets))
-        ]
+        of_relation: list[int] = []
+        for relation in range(len(self.sets)):
+            rows = tuple([id(parts[relation].tensor) for _, parts in self._sources]) or (relation,)
+            of_relation.append(blocks.setdefault(rows, len(blocks)))
         first = [of_relation.index(block) for block in range(len(blocks))]
         for joined, parts in self._sources:
             joined.becomes_leaf(self._joined([parts[relation] for relation in first], in_blocks))
@@ -192,7 +192,8 @@ class _Sums:
         """Returns a number that is equal for expressions which are alike."""
         known = self._form_of.get(expr.serial)
         if known is None:
-            key = expr.op, expr.data, expr.shape, tuple([self._form(a) for a in expr.args])
+            data = repr(expr.data) if expr.op == "const" else expr.data  # which tells the two zeros apart
+            key = expr.op, data, expr.shape, tuple([self._form(a) for a in expr.args])
             known = self._form_of[expr.serial] = self._forms.setdefault(key, len(self._forms))
         return known
 

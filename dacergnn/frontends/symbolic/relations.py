@@ -39,7 +39,7 @@ class RelationsForm(NamedTuple):
     def encode(self) -> HeteroGraph:
         """Encodes the graph anew."""
         parts = [
-            Part(form.ends, relation, (block, OWN_DESTINATIONS), f"edge_index of relation {relation}")
+            Part(form.ends, relation, (block, OWN_DESTINATIONS), f"relations[{relation}]", "x")
             for relation, (form, block) in enumerate(zip(self.relations, self.blocks, strict=True))
         ]
         counts = [*map(number, self.counts)]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from dacergnn.errors import UnsupportedCallError
 from dacergnn.frontends.features import is_sparse, is_sparse_matrix
@@ -30,7 +28,7 @@ from dacergnn.frontends.symbolic.expr import (
     with_gradients,
 )
 from dacergnn.frontends.symbolic.inputs import input_array, input_origin
-from dacergnn.frontends.symbolic.notes import Notes
+from dacergnn.frontends.symbolic.notes import Notes, transforms
 from dacergnn.frontends.symbolic.region import region
 from dacergnn.frontends.symbolic.relation_sums import parts_by_edges, summed_over_relations
 from dacergnn.frontends.symbolic.row_sets import RowSet, RowSets
@@ -48,12 +46,6 @@ _LARGE = 200
 
 A compiler takes about 10 s for as many, three layers of attention, and deep models repeat programs of this size.
 """
-_functorch_level: Any = torch._C._functorch.maybe_current_level  # pyright: ignore[reportAttributeAccessIssue, reportPrivateUsage]
-
-
-def transforms() -> tuple[int | None, int]:
-    """Returns the levels of torch.func's transforms and of forward differentiation."""
-    return _functorch_level(), forward_ad._current_level  # pyright: ignore[reportPrivateUsage]
 
 
 class Trace(Notes):
@@ -69,7 +61,6 @@ class Trace(Notes):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.tape)
         self.runtime = runtime
-        self._inference = torch.is_inference_mode_enabled()
         self.transforms = transforms()
         self._leaves: dict[tuple[int, str], Expr] = {}
         self._edge_sets: dict[tuple[int, bool], EdgeSet] = {}
@@ -208,13 +199,13 @@ class Trace(Notes):
                 may_run = self.takes(node.elements) and unviewed(node.expr).op != "leaf"
                 edges = self._row_sets.find(node, self.device, self.tape) if may_run else None
             if edges is None or isinstance(edges, Several):
-                with self._outermost():
+                with self.outermost():
                     self._replay(node)
             else:
                 pending.setdefault((edges, node.elements), []).append(node)
         for (edges, _), group in pending.items():
             group += self._passed(group)
-            with self._outermost():
+            with self.outermost():
                 self._compute(edges, group)
 
     def _add_up(self, nodes: Sequence[Node]) -> None:
@@ -228,9 +219,9 @@ class Trace(Notes):
         for group in by_sets.values():
             group += self._passed(group)
             try:
-                with self._outermost(), unseen():
+                with self.outermost(), unseen():
                     exprs = [unviewed(node.expr) for node in group]
-                    alone = [v.node.expr for v in self._in_use() if isinstance(v.node.expr.edges, EdgeSet)]
+                    alone = [v.node.expr for v in self.in_use() if isinstance(v.node.expr.edges, EdgeSet)]
                     used = {expr.serial for expr in reached(alone)}
                     edges, rewritten = summed_over_relations(self, self.runtime.names, exprs, used)
                     self._run(edges, group, rewritten)
@@ -258,37 +249,22 @@ class Trace(Notes):
         """
         size = len(reached([v.node.expr for v in gathered if v.node.expr.edges is not None]))
         if size > _LARGE:
-            used = [v for v in self._in_use() if v.node.expr.edges is not None]
+            used = [v for v in self.in_use() if v.node.expr.edges is not None]
             if size > 2 * _LARGE or not any(v.node.expr.on_edges for v in used):
                 self.results(used)
-
-    def _in_use(self) -> list[Value]:
-        return [value for reference in self.values if (value := reference()) is not None]
 
     def _passed(self, group: Sequence[Node]) -> list[Node]:
         """Returns values of nodes that others are computed from and that are in use: a later program need not anew."""
         within = {expr.serial for expr in reached([node.expr for node in group])}
         return [
             node
-            for node in dict.fromkeys(value.node for value in self._in_use())
+            for node in dict.fromkeys(value.node for value in self.in_use())
             if node.real is None
             and node.expr.serial in within
             and node not in group
             and _is_rows(node)
             and unviewed(node.expr).op != "leaf"
         ]
-
-    @contextmanager
-    def _outermost(self) -> Generator[None]:
-        """Sets the modes of gradients and of inference that the call began in: values wait longer than the layer's own.
-
-        What is recorded without gradients is detached in the program.
-        """
-        if torch.is_inference_mode_enabled() == self._inference and torch.is_grad_enabled() == self.grad:
-            yield
-            return
-        with torch.inference_mode(self._inference), torch.set_grad_enabled(self.grad):
-            yield
 
     def _replay(self, node: Node) -> Tensor:
         """Runs the recorded torch calls of a value that depends on no edges."""
