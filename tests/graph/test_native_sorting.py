@@ -13,7 +13,7 @@ from dacergnn import HeteroGraph
 from dacergnn.errors import BuildError, GraphError
 from dacergnn.graph import native_sorting, sorting
 from dacergnn.graph.spaces import GRAPH_MAPS, TYPE_PATHS
-from dacergnn.graph.typed_parts import Part
+from dacergnn.graph.typed_parts import OWN_DESTINATIONS, Part
 from tests.support.random_graphs import joined_graph
 
 TYPES = (torch.int32, torch.int64)
@@ -96,6 +96,32 @@ def test_parts_tell_which_types_they_join(numbers: tuple[int, int]) -> None:
     graph = HeteroGraph.of_parts(parts, [2, 2], ["a", "b"], ["s", "t"])
     assert graph.single_typed == (numbers == (0, 1))
     assert (graph.encoding_bytes() == {}) == graph.single_typed  # nothing had to be counted
+
+
+def test_parts_into_destinations_that_are_no_sources(no_compiler: Callable[[], None]) -> None:
+    torch.manual_seed(0)
+    counts, rows = [4, 6], 5
+    parts = [
+        Part(torch.stack([torch.randint(counts[block], (20,)), torch.randint(rows, (20,))]), number,
+             (block, OWN_DESTINATIONS), "edges", "x")
+        for number, block in enumerate((0, 1, 1))
+    ]  # fmt: skip
+
+    def made() -> list[Tensor | None]:
+        graph = HeteroGraph.of_parts(parts, counts, ["a", "b", "c"], ["s", "t"], rows)
+        assert (graph.size("NS"), graph.size("ND")) == (10, rows)
+        order = graph.edge_perm
+        assert order is not None
+        sources = torch.cat([parts[0].edges[0], parts[1].edges[0] + 4, parts[2].edges[0] + 4])
+        assert torch.equal(graph.encoding("idx_E_src").long(), sources[order.long()])
+        assert torch.equal(graph.encoding("idx_E_dst").long(), torch.cat([p.edges[1] for p in parts])[order.long()])
+        with pytest.raises(GraphError, match=r"edges\[1\] holds 5 .* 5 destination nodes; .* pass x of at least 6"):
+            HeteroGraph.of_parts([parts[0]._replace(edges=torch.tensor([[0], [5]]))], counts, ["a"], ["s", "t"], rows)
+        return [order, graph.pair_mean_weights(), graph.encoding("ptr_E_dstpair")]
+
+    found = made()
+    no_compiler()
+    torch.testing.assert_close(made(), found)
 
 
 def _weights(graph: HeteroGraph) -> list[torch.Tensor]:
