@@ -274,7 +274,7 @@ class Executable:
             for place, (position, shape, large) in enumerate(prepared.outputs):
                 if shapes is not None:
                     shape = shapes[place]
-                tensor = leased(shape, self.dtype) if large else torch.empty(*shape, dtype=self.dtype)
+                tensor = leased(shape, self.dtype) if large else torch.empty(shape, dtype=self.dtype)
                 if not has_memory(tensor):
                     raise _no_memory(tensor)
                 arguments[position] = tensor.data_ptr()
