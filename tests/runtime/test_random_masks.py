@@ -6,7 +6,6 @@ import ctypes
 import random
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,7 +59,11 @@ def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
 
 
 def test_the_library_draws_except_where_torch_asks_mkl() -> None:
-    asks_mkl = torch.backends.mkl.is_available() and "GenuineIntel" in Path("/proc/cpuinfo").read_text()
+    """torch asks MKL on processors that it knows to be Intel's, and else draws masks as it draws numbers of 64 bits."""
+    torch.manual_seed(3)
+    masks = torch.empty(1000).bernoulli_(0.5)
+    torch.manual_seed(3)
+    asks_mkl = not torch.equal(masks.bool(), torch.rand(1000, dtype=torch.float64) < 0.5)
     assert processor.features()
     assert [random_masks._draws_as_torch(dtype) for dtype in DTYPES] == [not asks_mkl] * 4
 
