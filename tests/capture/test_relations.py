@@ -77,12 +77,21 @@ class Stacked(Relational):
 
 
 class Scaled(Relational):
-    """Weights relations by trained shares, one of which is taken off."""
+    """Weights relations by trained shares."""
 
     def forward(self, x: Tensor, *edges: Tensor) -> Tensor:
         a, b, c = self.shares.softmax(0)
         first, second, third = self.each(x, edges)
         return a * first + (b * second + third * c)
+
+
+class TakenOff(Relational):
+    """Takes what each relation leads to off the rows of nodes."""
+
+    def forward(self, x: Tensor, *edges: Tensor) -> Tensor:
+        for part in self.each(x, edges):
+            x = x - part
+        return x
 
 
 class Attention(Relational):
@@ -114,6 +123,7 @@ ALIKE: dict[str, Callable[[], nn.Module]] = {
     "maxima": lambda: Added(lambda: sage("max")),
     "stacked": lambda: Stacked(lambda: GraphConv(K, K)),
     "scaled": lambda: Scaled(sage),
+    "taken off": lambda: TakenOff(lambda: sage("max")),
     "attention": lambda: Attention(linear),
     "GATv2": lambda: Added(lambda: GATv2Conv(K, K, add_self_loops=False)),
 }
@@ -209,6 +219,28 @@ def test_weights_of_edges() -> None:
             x = torch.ones(N, K, dtype=torch.float64)
             gradients.append(torch.autograd.grad(call(x, weights, *edges).square().sum(), weights))
         torch.testing.assert_close(*gradients)
+    assert "relations(" in text_of(fast)
+
+
+class Columns(Relational):
+    """Takes weights of edges as vectors, or as columns."""
+
+    def forward(self, x: Tensor, weights: tuple[Tensor, ...], *edges: Tensor) -> Tensor:
+        out = torch.zeros_like(x)
+        for w, (src, dst) in zip(weights, edges, strict=True):
+            out = out + torch.zeros_like(x).index_add(0, dst, x[src] * (w if w.dim() > 1 else w.unsqueeze(1)))
+        return out
+
+
+def test_vectors_and_columns_of_weights() -> None:
+    model, fast = pair(lambda: Columns(linear))
+    edges, x = edges_of(N, 0), rows(N)
+    shapes = [(e.size(1), *([1] if place else [])) for place, e in enumerate(edges)]
+    weights = tuple(torch.rand(shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
+    found, expected = (
+        torch.autograd.grad(call(x, weights, *edges).square().sum(), [x, *weights]) for call in (fast, model)
+    )
+    torch.testing.assert_close(found, expected)
     assert "relations(" in text_of(fast)
 
 

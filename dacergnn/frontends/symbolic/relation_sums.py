@@ -31,7 +31,7 @@ from dacergnn.frontends.symbolic.expr import (
 from dacergnn.frontends.symbolic.names import Names
 from dacergnn.frontends.symbolic.notes import Notes
 from dacergnn.frontends.symbolic.relations import Relations
-from dacergnn.frontends.symbolic.value import Node, nodes_in
+from dacergnn.frontends.symbolic.value import Node, held_in
 from dacergnn.library_nodes.form import Shape
 
 _ALIKE = ("reshape", "sum_heads", "detach")
@@ -68,7 +68,7 @@ def parts_by_edges(nodes: Sequence[Node]) -> list[Node]:
     while waiting:
         node = waiting.pop()
         if node.real is None and node not in seen and is_over_several(node.expr):
-            waiting += nodes_in(node.call)
+            waiting += held_in(node.call, Node)
         elif node.real is None and node.expr.edges is not None:
             found[node] = None
         seen.add(node)
@@ -87,7 +87,7 @@ class _Sums:
         self._forms: dict[object, int] = {}
         self._form_of: dict[int, int] = {}
         self._made: dict[tuple[object, ...], Expr] = {}
-        """What expressions of each relation have become, by where they are used."""
+        """Holds what expressions of each relation have become, by where they are used."""
         self._sources: list[tuple[Expr, Parts]] = []
         """Rows of all sources, each with those of each relation; they are joined when all are known."""
 
@@ -100,7 +100,7 @@ class _Sums:
             of_relation.append(blocks.setdefault(rows, len(blocks)))
         first = [of_relation.index(block) for block in range(len(blocks))]
         for joined, parts in self._sources:
-            joined.becomes_leaf(self._joined([parts[relation] for relation in first], in_blocks))
+            joined.becomes_leaf(self._joined([parts[relation] for relation in first], in_blocks, joined.shape))
         return Relations(self.sets, of_relation, [self.sets[relation].sizes[0] for relation in first])
 
     def of_nodes(self, expr: Expr) -> Expr:
@@ -237,7 +237,7 @@ class _Sums:
         if (
             first.op not in ("linear", "mul")
             or len(places) > 1
-            or not all(a.uniform for a in first.args if not a.edges)
+            or not all(a.uniform for a in first.args if a.edges is None)
         ):
             raise Untranslatable
         rows, space, shares = self._rows_to_add(_operands(terms, places[0]))
@@ -253,7 +253,9 @@ class _Sums:
         if first.op == "gather":
             return self._at_end(first.data[0], _operands(parts, 0))
         if first.op == "leaf" and not first.uniform:
-            return self._once("edges", parts, lambda: _leaf("row", first.shape, self._joined(parts, torch.cat)))
+            return self._once(
+                "edges", parts, lambda: _leaf("row", first.shape, self._joined(parts, in_blocks, first.shape))
+            )
         return self._by_rows("edges", parts, self._on_edges)
 
     def _at_end(self, side: str, parts: Parts) -> Expr:
@@ -339,9 +341,10 @@ def stacked(tensors: Sequence[Tensor], shape: Shape) -> Tensor:
     return torch.stack([*tensors]).view(len(tensors), *shape)
 
 
-def in_blocks(tensors: Sequence[Tensor]) -> Tensor:
-    """Returns rows one behind the other; it is another tensor than a single one, whose nodes may be destinations."""
-    return torch.cat([*tensors]) if len(tensors) > 1 else tensors[0].view_as(tensors[0])
+def in_blocks(tensors: Sequence[Tensor], shape: Shape) -> Tensor:
+    """Returns rows of a shape, one behind the other: another tensor than a single one, which may be rows elsewhere."""
+    rows = [t.view_as(t) if t.shape[1:] == shape else t.reshape(t.size(0), *shape) for t in tensors]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
 def total(tensors: Sequence[Tensor], shape: Shape) -> Tensor:

@@ -12,7 +12,7 @@ from dacergnn.frontends.symbolic.edges import Form, GraphFinder
 from dacergnn.frontends.symbolic.sizes import number
 from dacergnn.frontends.symbolic.table import VIEWS
 from dacergnn.frontends.symbolic.tape import Tape
-from dacergnn.frontends.symbolic.value import Node, nodes_in
+from dacergnn.frontends.symbolic.value import Node, held_in
 from dacergnn.graph import HeteroGraph
 from dacergnn.graph.lifetime import lasting
 from dacergnn.library_nodes.form import GEMM_OPERATORS
@@ -98,5 +98,5 @@ def _passes(node: Node) -> list[Node]:
         item = waiting.pop()
         if item.real is None and item not in seen:
             seen[item] = None
-            waiting += nodes_in(item.call[1:3])
+            waiting += held_in(item.call[1:3], Node)
     return [n for n in seen if n.expr.op not in GEMM_OPERATORS and n.call and n.call[0] not in VIEWS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from dacergnn.frontends.symbolic.expr import Expr, has_gradient, version
 from dacergnn.frontends.symbolic.notes import Notes
 
 _wrap: Callable[..., Any] = Tensor._make_wrapper_subclass  # pyright: ignore[reportAttributeAccessIssue]
+
+_T = TypeVar("_T")
 
 
 class Node:
@@ -31,25 +33,16 @@ class Node:
     ) -> None:
         self.expr, self.shape, self.dtype, self.call, self.real = expr, shape, dtype, call, real
         self.elements = dtype
-        self.read = [(tensor, version(tensor)) for tensor in _tensors(call)]
+        self.read = [(tensor, version(tensor)) for tensor in held_in(call, Tensor)]
 
 
-def _tensors(tree: Any) -> Iterator[Tensor]:
-    """Yields the tensors in tuples, lists and dictionaries."""
-    if isinstance(tree, Tensor):
+def held_in(tree: Any, kind: type[_T]) -> Iterator[_T]:
+    """Yields the objects of a kind in tuples, lists and dictionaries."""
+    if isinstance(tree, kind):
         yield tree
     elif type(tree) in (tuple, list, dict):
         for item in tree.values() if type(tree) is dict else tree:
-            yield from _tensors(item)
-
-
-def nodes_in(tree: Any) -> Iterator[Node]:
-    """Yields the nodes in tuples, lists and dictionaries."""
-    if isinstance(tree, Node):
-        yield tree
-    elif type(tree) in (tuple, list, dict):
-        for item in tree.values() if type(tree) is dict else tree:
-            yield from nodes_in(item)
+            yield from held_in(item, kind)
 
 
 class Aliases(list["weakref.ref[Value]"]):
